@@ -42,6 +42,11 @@ class EventLoopThread:
         finally:
             self._loop.close()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether this is the loop's thread."""
+        return threading.current_thread() is self._thread
+
     def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
         """Run ``work`` as a task; its result or error is the future's."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)

@@ -361,6 +361,24 @@ def _check_hash_key(_: object, __: Any, value: str | None) -> None:
         parse_hash_key(value)
 
 
+def check_marker(marker: str) -> None:
+    """Check that readers will have a marker as it is; raises ``ValueError``."""
+    try:
+        is_marker = bool(marker.rpartition("/")[0] and marker.encode())
+    except (AttributeError, UnicodeEncodeError):
+        is_marker = False
+    if not is_marker:
+        raise ValueError(
+            "a marker must be a text with characters of UTF-8 only, and with something in front of "
+            f"a slash, as in batch-7/1; not {marker!r:.300}"
+        )
+
+
+def _check_marker(_: object, __: Any, value: str | None) -> None:
+    if value is not None:
+        check_marker(value)
+
+
 @frozen(kw_only=True)
 class UserRecord:
     """One record as a producer puts it, by itself or inside an aggregate.
@@ -369,12 +387,12 @@ class UserRecord:
         data: the payload.
         partition_key: 1 to 256 characters; determines the shard.
         explicit_hash_key: decimal; determines the shard instead of the partition key.
-        marker: a text by which readers recognize the record if it is written again; what stands in
-            front of its last slash is stored once for several records. A record with a marker is
-            written inside an aggregate.
+        marker: a text such as ``batch-7/1``, by which readers recognize the record if it is written
+            again; what stands in front of its last slash is stored once for several records. A
+            record with a marker is written inside an aggregate.
     """
 
     data: bytes = field(repr=False)
     partition_key: str = field(validator=_check_partition_key)
     explicit_hash_key: str | None = field(default=None, validator=_check_hash_key)
-    marker: str | None = None
+    marker: str | None = field(default=None, validator=_check_marker)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import concurrent.futures.thread  # noqa: F401 - for the order at the end; see below
+import logging
 import os
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -21,6 +23,7 @@ from kinesis_publishers.producing.checking import Data, Item
 from kinesis_publishers.producing.producer import CHUNK_RECORDS, KinesisProducer
 from kinesis_publishers.producing.records import ManyPuts, PutResult, Row
 
+_LOGGER = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 # Records that have not reached the buffer yet: handing over one by one would cost ten times more.
@@ -49,7 +52,7 @@ class BlockingProducer:
         self._is_closed = False
         # In the loop's thread: whoever has it takes the line.
         self._taking = asyncio.Lock()
-        atexit.register(self.close)
+        _OPEN.add(self)
 
     @classmethod
     def from_properties(
@@ -95,7 +98,9 @@ class BlockingProducer:
         future: Future[PutResult] = _new_future()
         with self._turn:
             row = self._producer.checker.row_of((data, partition_key, explicit_hash_key))
-            self._turn.wait_for(self._has_room)
+            # A callback of a future cannot wait: it would be for itself.
+            if not self._opened.loop.is_current:
+                self._turn.wait_for(self._has_room)
             self._check_open()
             self._line.append((row, future))
             self._line_bytes += len(row[0])
@@ -107,29 +112,34 @@ class BlockingProducer:
         """Return once all records have had a place in the buffer, with the future of their results.
 
         As :meth:`KinesisProducer.put_many`, which says what the arguments and errors are; the
-        records are iterated over in this thread.
+        records are iterated over in this thread. A callback of a future must not call it.
         """
         self._check_process()
+        self._check_thread("put_many")
         future: Future[Sequence[PutResult]] = _new_future()
-        put = ManyPuts(self._clock.monotonic(), future)
+        put = ManyPuts(future)
         left = iter(records)
         try:
             while chunk := list(islice(left, CHUNK_RECORDS)):
                 self._run(self._put_chunk(chunk, put))
         finally:
-            # After the end of the loop there is nobody who has the future.
-            with suppress(RuntimeError):
+            try:
                 self._opened.loop.call(put.complete)
+            except RuntimeError:  # The loop has ended, and so has everything that was put.
+                put.complete()
         return future
 
     def flush(self) -> None:
         """Send everything now, and return when each record so far is written or given up.
+
+        A callback of a future must not call it.
 
         Raises:
             RecordsNotWrittenError: as of :meth:`KinesisProducer.flush`.
             ClosedError: as of :meth:`put`.
         """
         self._check_process()
+        self._check_thread("flush")
         self._run(self._flush())
 
     def close(self, *, timeout_seconds: float | None = None) -> None:
@@ -139,9 +149,10 @@ class BlockingProducer:
             RecordsNotWrittenError: as of :meth:`KinesisProducer.close`, which says what
                 ``timeout_seconds`` is.
         """
-        atexit.unregister(self.close)
+        _OPEN.discard(self)
         if os.getpid() != self._pid:
             return  # It is the parent's.
+        self._check_thread("close")
         with self._turn:
             if self._is_closed:
                 return
@@ -157,6 +168,13 @@ class BlockingProducer:
         if os.getpid() != self._pid:
             raise ClosedError(
                 "this producer was opened before this process was forked: open one in each process"
+            )
+
+    def _check_thread(self, name: str) -> None:
+        if self._opened.loop.is_current:
+            raise RuntimeError(
+                f"{name}() was called by a callback of a future, which runs in the thread that "
+                "writes: it would wait for itself. Call it in another thread; put() may be called"
             )
 
     def _check_open(self) -> None:
@@ -222,3 +240,19 @@ def _new_future() -> Future[Any]:
     # It cannot be cancelled: the record is under way.
     future.set_running_or_notify_cancel()
     return future
+
+
+_OPEN: set[BlockingProducer] = set()
+
+
+def _close_all() -> None:
+    for one in tuple(_OPEN):
+        try:
+            one.close()
+        except Exception as error:  # noqa: BLE001 - nobody is there who could handle it
+            _LOGGER.error("Records were not written at the end of the program: %s", error)
+
+
+# Before the threads of concurrent.futures end, without which no name is resolved: what is
+# registered later runs earlier, and their module has been loaded. Functions of atexit run after.
+getattr(threading, "_register_atexit", atexit.register)(_close_all)

@@ -24,6 +24,7 @@ class _Waiter:
     records: int
     size: int
     granted: asyncio.Future[None]
+    number: int
 
 
 @define(eq=False)
@@ -45,6 +46,9 @@ class Buffer:
     bytes: int = field(default=0, init=False)
     _end: Exception | None = field(default=None, init=False)
     _lines: dict[ShardQueue, deque[_Waiter]] = field(factory=dict, init=False)
+    _last_number: int = field(default=0, init=False)
+    # Whether the room that becomes free is for one who waits.
+    _is_reserved: bool = field(default=False, init=False)
 
     @property
     def waiters(self) -> int:
@@ -60,8 +64,11 @@ class Buffer:
             BufferFullError: there is none, and nobody is to wait.
             ClosedError: nobody waits any more.
         """
+        if self._end is not None:
+            raise self._end
         queue = self._queues.queue_of(partition_key, explicit_hash_key)
-        if not (self._lines and queue in self._lines) and self._take(queue, records, size):
+        is_behind = self._is_reserved or queue in self._lines
+        if not is_behind and self._take(queue, records, size):
             return
         if self._config.when_full is WhenFull.FAIL:
             raise BufferFullError(
@@ -73,26 +80,31 @@ class Buffer:
         await self._wait(partition_key, explicit_hash_key, records, size)
 
     def _take(self, queue: ShardQueue, records: int, size: int) -> bool:
-        free = self._config.max_records - self.records - records
-        free_bytes = self._config.max_bytes - self.bytes - size
-        is_full = (
-            free < 0
-            or free_bytes < 0
-            or queue.records + queue.aside > _MULTIPLE * free
-            or queue.size > _MULTIPLE * free_bytes
-        )
         # What is larger than the whole buffer passes alone.
-        if is_full and self.records:
+        if self.records and not self._has_share(queue, records, size):
             return False
         self.records += records
         self.bytes += size
         return True
 
+    def _has_share(self, queue: ShardQueue, records: int, size: int) -> bool:
+        """Return whether there is room for so much more, and whether it is this queue's."""
+        free = self._config.max_records - self.records - records
+        free_bytes = self._config.max_bytes - self.bytes - size
+        return (
+            free >= 0
+            and free_bytes >= 0
+            and queue.records + queue.aside <= _MULTIPLE * free
+            and queue.size <= _MULTIPLE * free_bytes
+        )
+
     async def _wait(
         self, partition_key: str, explicit_hash_key: str | None, records: int, size: int
     ) -> None:
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._join(_Waiter(partition_key, explicit_hash_key, records, size, granted))
+        self._last_number += 1
+        number = self._last_number
+        self._join(_Waiter(partition_key, explicit_hash_key, records, size, granted, number))
         try:
             await granted
             if self._end is not None:
@@ -115,15 +127,23 @@ class Buffer:
             self.serve()
 
     def serve(self) -> None:
-        """Let those who wait pass if there is room."""
-        for queue, line in list(self._lines.items()):
-            while line:
+        """Let those who wait pass if there is room, in their order.
+
+        Nobody passes one whose shard has nothing in the buffer: a large record would wait as long
+        as there are small ones for others.
+        """
+        self._is_reserved = False
+        for queue, line in sorted(self._lines.items(), key=lambda item: item[1][0].number):
+            while line and not self._is_reserved:
                 one = line[0]
-                if not (one.granted.done() or self._take(queue, one.records, one.size)):
-                    break
-                line.popleft()
-                if not one.granted.done():
+                if one.granted.done():
+                    line.popleft()
+                elif self._take(queue, one.records, one.size):
+                    line.popleft()
                     one.granted.set_result(None)
+                else:
+                    self._is_reserved = queue.is_idle
+                    break
             if not line:
                 del self._lines[queue]
 

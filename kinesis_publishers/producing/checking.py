@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, Final, Self, TypeAlias
 
 from attrs import define, field, frozen
@@ -12,7 +13,7 @@ from kinesis_publishers.assembly import WritingServices
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.errors import InvalidRecordError
 from kinesis_publishers.model import StreamIdentity, UserRecord
-from kinesis_publishers.model.records import LONGEST_PARTITION_KEY
+from kinesis_publishers.model.records import LONGEST_PARTITION_KEY, check_marker
 from kinesis_publishers.model.shards import parse_hash_key
 from kinesis_publishers.producing.records import Row
 
@@ -28,6 +29,8 @@ Item: TypeAlias = (
 """What ``put_many`` takes: a user record, or what it has in the order of :data:`Row`."""
 
 _LONGEST_ROW: Final = 4
+# Its frame and checksum, with an explicit hash key and the names of tags.
+_AGGREGATE_BYTES: Final = 128
 
 
 @frozen(kw_only=True, eq=False)
@@ -97,12 +100,17 @@ class RecordChecker:
         columns = _plain_columns(chunk)
         if columns is None:
             columns = self._checked_columns(chunk)
+        markers = columns.markers or repeat(None, len(columns.payloads))
         largest = max(map(len, columns.payloads), default=0)
-        if largest + LONGEST_PARTITION_KEY <= self.surely_fits:
+        longest = 0
+        if columns.markers is not None:
+            longest = max(map(_marked_bytes, markers)) + 4 * LONGEST_PARTITION_KEY
+        if largest + longest <= self.surely_fits:
             return columns
-        for index, data in enumerate(columns.payloads):
+        rows = zip(columns.payloads, columns.partition_keys, markers, strict=False)
+        for index, (data, key, marker) in enumerate(rows):
             try:
-                await self.check_size(data, columns.partition_keys[index])
+                await self.check_size(data, key, marker)
             except InvalidRecordError as error:
                 return columns.before(index, error)
         return columns
@@ -124,14 +132,18 @@ class RecordChecker:
             problem=problem,
         )
 
-    async def check_size(self, data: bytes, key: str) -> None:
+    async def check_size(self, data: bytes, key: str, marker: str | None = None) -> None:
         """Check that the stream takes a record.
 
         Raises:
             InvalidRecordError: it does not, and did not when it was asked again.
             KinesisPublishersError: it cannot be asked.
         """
-        size = len(data) + len(key.encode())
+        key_bytes = len(key.encode())
+        size = len(data) + key_bytes
+        if marker is not None:
+            # In an aggregate the partition key is there twice.
+            size += key_bytes + _marked_bytes(marker)
         if size <= self._max_bytes:
             return
         # The limit may have been raised since.
@@ -139,11 +151,17 @@ class RecordChecker:
         self._max_bytes = summary.max_record_bytes
         self.surely_fits = self._find_surely_fits()
         if size > self._max_bytes:
+            what = "that key" if marker is None else "that key and its marker"
             raise InvalidRecordError(
-                f"the record with the partition key {key!r:.300} has {size:,} bytes with that key, "
+                f"the record with the partition key {key!r:.300} has {size:,} bytes with {what}, "
                 f"and {self._stream.name} takes {self._max_bytes:,} at most: split it, or raise "
                 "the limit of the stream (UpdateMaxRecordSize)"
             )
+
+
+def _marked_bytes(marker: str | None) -> int:
+    """Return what a marker, and the aggregate around it, take at most."""
+    return 0 if marker is None else len(marker.encode()) + _AGGREGATE_BYTES
 
 
 def checked_row(item: Item, partitioner: Partitioner) -> Row:
@@ -166,6 +184,11 @@ def checked_row(item: Item, partitioner: Partitioner) -> Row:
         key, chosen = partitioner.keys_of(payload)
         hash_key = chosen if hash_key is None else hash_key
     _check_keys(key, hash_key)
+    if marker is not None:
+        try:
+            check_marker(marker)
+        except ValueError as error:
+            raise InvalidRecordError(f"{error} (partition key {key!r:.300})") from None
     return payload, key, hash_key, marker
 
 
@@ -199,7 +222,12 @@ def _checked_data(data: object) -> bytes:
     if isinstance(data, bytes):
         return data
     if isinstance(data, str):
-        return data.encode()
+        try:
+            return data.encode()
+        except UnicodeEncodeError:
+            raise InvalidRecordError(
+                f"data must be bytes, or a text with characters of UTF-8 only: {data!r:.300}"
+            ) from None
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
     raise InvalidRecordError(

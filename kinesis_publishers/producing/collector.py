@@ -61,7 +61,7 @@ class Part:
     @property
     def oldest(self) -> float:
         """When the first record was put."""
-        return self.runs[0].put.put_at
+        return self.runs[0].put_at
 
     def is_divisible(self, index: int) -> bool:
         """Return whether the records of an entry may belong to several shards."""
@@ -108,12 +108,13 @@ def _settle(
             sequence_numbers=numbers,
             sub_sequence_numbers=sub_sequence_numbers,
             attempts=run.attempts + 1,
+            put_at=run.put_at,
             at=now,
         )
     )
 
 
-def columns_of(parts: Sequence[Part]) -> PutColumns:
+def columns_of(parts: Iterable[Part]) -> PutColumns:
     """Return the entries of a call."""
     payloads: list[bytes] = []
     keys: list[str] = []
@@ -153,10 +154,14 @@ class Collector:
     _turn: int = field(default=0, init=False)
     # The most of one shard in a call: more is a burst that the shard throttles.
     _shard_bytes: int = field(init=False)
+    # For so much a call is made.
+    _enough_bytes: int = field(init=False)
 
-    @_shard_bytes.default
-    def _find_shard_bytes(self) -> int:
-        return int(SHARD_BYTES * min(4.0, max(1.0, self._config.rate)))
+    def __attrs_post_init__(self) -> None:
+        config = self._config
+        self._shard_bytes = int(SHARD_BYTES * min(4.0, max(1.0, config.rate)))
+        least = config.aggregate_bytes if config.aggregates else 0
+        self._enough_bytes = max(self._shard_bytes, least)
 
     def collect(self, now: float, *, hurries: bool) -> tuple[Sequence[Part], float]:
         """Return the next call, empty if there is none now, and in how many seconds to ask again.
@@ -175,12 +180,23 @@ class Collector:
             if entries_left < 1 or bytes_left < 1:
                 break
             room = _Room(entries=entries_left, bytes=bytes_left, is_empty=not parts)
-            part = self._take(queue, room, due_before)
+            try:
+                part = self._take(queue, room, due_before)
+            except Exception:
+                for part in parts:
+                    self._give_back(part)
+                raise
             if part is not None:
                 parts.append(part)
                 entries_left -= part.entries
                 bytes_left -= part.size
         return parts, delay
+
+    def _give_back(self, part: Part) -> None:
+        if self._order is not None:
+            self._order.end(part.runs)
+        part.queue.sending -= part.records
+        part.queue.prepend(part.runs)
 
     def _ready_queues(self, now: float, due_before: float) -> tuple[list[ShardQueue], float]:
         """Return what a call made now would take from, and how long to wait if there is none."""
@@ -194,7 +210,7 @@ class Collector:
             if wait > 0:
                 delay = min(delay, wait)
                 continue
-            is_own_due = _is_due(queue, due_before) or queue.size >= self._shard_bytes
+            is_own_due = _is_due(queue, due_before) or queue.size >= self._enough_bytes
             is_due = is_due or is_own_due
             # An aggregate that has room left waits for more, whatever else is sent.
             if is_own_due or not config.aggregates or queue.size >= config.aggregate_bytes:
@@ -202,7 +218,7 @@ class Collector:
                 records += queue.records
                 size += queue.size
             if not is_own_due:
-                delay = min(delay, queue.waiting[0].put.put_at - due_before)
+                delay = min(delay, queue.waiting[0].put_at - due_before)
         is_full = size >= config.batch_bytes or (
             records >= config.batch_records and not config.aggregates
         )
@@ -224,22 +240,26 @@ class Collector:
             entries=min(room.entries, allowed),
             of_shard=min(room.bytes, allowed_bytes, self._shard_bytes),
         )
-        if self._config.aggregates:
-            part = self._take_aggregates(queue, room, due_before)
-        else:
-            part = self._take_plain(queue, room)
+        taken: list[Run] = []
+        try:
+            if self._config.aggregates:
+                part = self._take_aggregates(queue, room, due_before, taken)
+            else:
+                part = self._take_plain(queue, room, taken)
+        except Exception:
+            queue.prepend(taken)
+            raise
         if part is not None:
             queue.limiter.take(part.entries, part.size)
+            queue.sending += part.records
             if self._order is not None:
                 self._order.begin(part.runs)
         return part
 
-    def _take_plain(self, queue: ShardQueue, room: _Room) -> Part | None:
-        left = room.entries
+    def _take_plain(self, queue: ShardQueue, room: _Room, runs: list[Run]) -> Part | None:
+        left, size = room.entries, 0
         if self._order is not None:
             left = self._put_aside(queue, left, self._order)
-        runs: list[Run] = []
-        size = 0
         while queue.waiting and left:
             fitting = room.fitting(queue.waiting[0], left, size)
             if not fitting:
@@ -270,7 +290,9 @@ class Collector:
         queue.prepend(free)
         return len(free)
 
-    def _take_aggregates(self, queue: ShardQueue, room: _Room, due_before: float) -> Part | None:
+    def _take_aggregates(
+        self, queue: ShardQueue, room: _Room, due_before: float, taken: list[Run]
+    ) -> Part | None:
         most_bytes, most = self._config.aggregate_bytes, self._config.aggregate_records
         aggregates: list[tuple[AggregatedRecord, Sequence[Run]]] = []
         total = 0
@@ -282,7 +304,7 @@ class Collector:
                 break
             candidates: Iterable[Run] = queue.waiting
             if self._order is not None:
-                sent = {run.partition_keys[0] for _, runs in aggregates for run in runs}
+                sent = {run.partition_keys[0] for run in taken}
                 candidates = self._together(queue, most_bytes, self._order, sent)
             packed = _packed(candidates, most_bytes, most)
             if packed is None:
@@ -290,7 +312,9 @@ class Collector:
             size = len(packed.data) + len(packed.partition_key)
             if not room.admits(size, total):
                 break
-            aggregates.append((packed, queue.take(packed.user_records)))
+            runs = queue.take(packed.user_records)
+            taken += runs
+            aggregates.append((packed, runs))
             total += size
         return Part.packed(queue, aggregates) if aggregates else None
 
@@ -336,7 +360,7 @@ def _packed(runs: Iterable[Run], most_bytes: int, most: int) -> AggregatedRecord
 def _is_due(queue: ShardQueue, due_before: float) -> bool:
     head = queue.waiting[0]
     # What was refused has lingered.
-    return head.attempts > 0 or head.put.put_at <= due_before
+    return head.attempts > 0 or head.put_at <= due_before
 
 
 @frozen(kw_only=True)

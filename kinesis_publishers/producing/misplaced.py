@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable, Sequence
 
 from attrs import define, field
 
 from kinesis_publishers.assembly import WritingServices
-from kinesis_publishers.errors import ClosedError, KinesisPublishersError
+from kinesis_publishers.errors import ClosedError, KinesisPublishersError, RecordExpiredError
 from kinesis_publishers.events import ShardMispredicted
 from kinesis_publishers.model import HashRange, hash_key_of
 from kinesis_publishers.producing.buffer import Buffer
@@ -36,23 +37,17 @@ class Mender:
     async def mend(self, misplaced: Sequence[tuple[Part, tuple[str, str]]]) -> None:
         """Follow the answers that name another shard than was predicted, one for each part.
 
-        The records of aggregates are settled here, all others have been.
+        The records of aggregates are settled here, all others have been. An aggregate waits, and
+        what else is predicted so, until its shard is listed.
         """
+        aggregates = [part for part, _ in misplaced if part.is_divisible(0)]
         try:
-            await self._learn({shard_id for _, (shard_id, _) in misplaced})
+            await self._learn({shard_id for _, (shard_id, _) in misplaced}, aggregates)
         except asyncio.CancelledError:
             lost = ClosedError("the producer was closed before it knew where the record belongs")
-            for part, _ in misplaced:
-                if part.is_divisible(0):
-                    self._outstanding.fail(part, lost)
+            for part in aggregates:
+                self._outstanding.fail(part, lost)
             raise
-        except KinesisPublishersError as error:
-            _LOGGER.warning(
-                "Records for %s have gone to other shards, which cannot be listed: %s. Aggregates "
-                "among them are sent again, and their records may be there twice.",
-                self._services.name,
-                error,
-            )
         for part, place in misplaced:
             resent = self._mend_aggregate(part, place) if part.is_divisible(0) else 0
             self._services.events(
@@ -64,16 +59,39 @@ class Mender:
                 )
             )
 
-    async def _learn(self, shard_ids: Iterable[str]) -> None:
-        """List the shards, if any of these is not known yet."""
-        # The answers of many calls name the same new shards.
-        async with self._listing:
-            if self._queues.shard_map.ranges.keys() >= set(shard_ids):
+    async def _learn(self, shard_ids: Iterable[str], waiting: Sequence[Part]) -> None:
+        """List the shards until these are known, as long as records are waiting for that."""
+        clock, retry = self._services.clock, self._services.config.retry
+        oldest = min([part.oldest for part in waiting], default=-math.inf)
+        until = oldest + self._services.config.ttl_seconds
+        wanted, delay = set(shard_ids), retry.base_seconds
+        while not self._queues.shard_map.ranges.keys() >= wanted:
+            known = self._queues.shard_map
+            # The answers of many calls name the same new shards.
+            async with self._listing:
+                if self._queues.shard_map is known:
+                    await self._list()
+            now = clock.monotonic()
+            if self._queues.shard_map.ranges.keys() >= wanted or now >= until:
                 return
+            for part in waiting:
+                part.queue.blocked_until = max(part.queue.blocked_until, now + delay)
+            await clock.sleep(min(delay, until - now))
+            delay = min(2 * delay, retry.max_seconds)
+
+    async def _list(self) -> None:
+        try:
             shard_map = ShardMap.of(await self._services.list_shards())
-            if shard_map.open_shards:
-                self._queues.follow(shard_map, self._order or ())
-                self._buffer.follow()
+        except KinesisPublishersError as error:
+            _LOGGER.warning(
+                "Records for %s have gone to other shards, which cannot be listed: %s",
+                self._services.name,
+                error,
+            )
+            return
+        if shard_map.open_shards:
+            self._queues.follow(shard_map, self._order or ())
+            self._buffer.follow()
 
     def _mend_aggregate(self, part: Part, place: tuple[str, str]) -> int:
         """Send again what of an aggregate does not belong to its shard; return how many.
@@ -83,10 +101,20 @@ class Mender:
         """
         now, shard_map = self._services.clock.monotonic(), self._queues.shard_map
         hash_range = shard_map.ranges.get(place[0])
+        if hash_range is None:
+            self._outstanding.fail(
+                part,
+                RecordExpiredError(
+                    f"the record is in {place[0]}, where {part.queue.shard} was expected, and the "
+                    "shard is not listed: readers that leave out what belongs to another shard may "
+                    "not deliver it"
+                ),
+            )
+            return 0
         belonging = [_belonging(run, hash_range) for run in part.runs]
         outside = part.records - sum(map(len, belonging))
         # A service that contradicts its own listing would do so again.
-        is_contradicted = hash_range is not None and part.queue.shard in shard_map.open_keys
+        is_contradicted = part.queue.shard in shard_map.open_keys
         if not outside or is_contradicted:
             self._outstanding.settle(part, place[:1], place[1:], now)
             return 0
@@ -103,6 +131,7 @@ class Mender:
                     sequence_numbers=place[1:] * len(inside),
                     sub_sequence_numbers=[first + index for index in inside],
                     attempts=run.attempts + 1,
+                    put_at=run.put_at,
                     at=now,
                 )
                 again.append(kept.again(put=KnownPuts(kept, known), is_copy=True))
@@ -111,10 +140,8 @@ class Mender:
         return outside
 
 
-def _belonging(run: Run, hash_range: HashRange | None) -> Sequence[int]:
+def _belonging(run: Run, hash_range: HashRange) -> Sequence[int]:
     """Return the indices of the records that belong to a shard."""
-    if hash_range is None:
-        return []
     return [
         index
         for index, key in enumerate(run.partition_keys)

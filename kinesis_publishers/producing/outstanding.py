@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count, islice
 from typing import Final
 
 from attrs import define, field
@@ -43,10 +44,14 @@ class Outstanding:
     _order: KeyOrder | None
     _events: EventSink
     records: int = field(default=0, init=False)
-    # The first records that have failed: partition key, size and reason.
-    _failures: list[tuple[str, int, Exception]] = field(factory=list, init=False)
+    # How many records have failed, how many of them have been raised, and the first others: their
+    # number, partition key, size and reason.
     _failed: int = field(default=0, init=False)
+    _raised: int = field(default=0, init=False)
+    _failures: list[tuple[int, str, int, Exception]] = field(factory=list, init=False)
     _flushes: list[_Flush] = field(factory=list, init=False)
+    # What had been raised when those began that wait now.
+    _raising: list[int] = field(factory=list, init=False)
 
     @property
     def bytes(self) -> int:
@@ -81,6 +86,7 @@ class Outstanding:
         self._queues.prepend([run.again() for run in part.runs] if runs is None else runs)
 
     def _end(self, part: Part) -> None:
+        part.queue.sending -= part.records
         if self._order is not None:
             self._order.end(part.runs)
 
@@ -96,19 +102,20 @@ class Outstanding:
         records = sum(map(len, runs))
         code = getattr(error, "code", "") or type(error).__name__
         self._events(RecordsFailed(shard=queue.shard, code=code, records=records))
-        self._failed += records
         for run in runs:
-            named = zip(run.partition_keys, run.payloads, strict=True)
+            named = zip(count(self._failed), run.partition_keys, run.payloads, strict=False)
             left = _MOST_RESULTS - len(self._failures)
-            self._failures += [(key, len(data), error) for key, data in islice(named, left)]
+            self._failures += [(n, key, len(data), error) for n, key, data in islice(named, left)]
+            self._failed += len(run)
             run.put.fail(run.places, error)
 
     def give_up_all(self, error: KinesisPublishersError) -> None:
         """Give up every record that is not being sent."""
+        # First, for those of the queues would free them.
+        aside = list(self._order.take_all()) if self._order is not None else []
         for queue in self._queues:
             if queue.records:
                 self.give_up(queue, queue.take(queue.records), error)
-        aside = list(self._order.take_all()) if self._order is not None else []
         for run in aside:
             queue = self._queues.queue_of(run.partition_keys[0], run.hash_key_at(0))
             self.give_up(queue, [run], error)
@@ -136,23 +143,34 @@ class Outstanding:
         finally:
             self._flushes.remove(flush)
 
-    def raise_failures(self, stream: str) -> None:
-        """Raise what has failed since the last time.
+    @contextmanager
+    def raising_failures(self, stream: str) -> Iterator[None]:
+        """Raise on leaving what has failed and was not raised when this was entered.
+
+        Each of several at a time raises it.
 
         Raises:
             RecordsNotWrittenError: names the first records.
         """
-        failures, failed = self._failures, self._failed
-        self._failures, self._failed = [], 0
-        if not failures:
+        first = self._raised
+        self._raising.append(first)
+        try:
+            yield
+        finally:
+            self._raising.remove(first)
+        failed, self._raised = self._failed - first, self._failed
+        failures = [one for one in self._failures if one[0] >= first]
+        least = min(self._raising, default=self._raised)
+        self._failures = [one for one in self._failures if one[0] >= least]
+        if not failed:
             return
         named = "; ".join(
             f"{key!r:.300} ({size:,} bytes): {error}"
-            for key, size, error in failures[:_NAMED_FAILURES]
+            for _, key, size, error in failures[:_NAMED_FAILURES]
         )
         more = f"; and {failed - _NAMED_FAILURES:,} more" if failed > _NAMED_FAILURES else ""
         raise RecordsNotWrittenError(
             f"{failed:,} of the records for {stream} were not written, or not for certain. By "
             f"partition key: {named}{more}",
-            results=[error for _, _, error in failures],
-        ) from failures[0][2]
+            results=[error for *_, error in failures],
+        ) from failures[0][-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -80,6 +81,7 @@ class KinesisProducer:
         self._piece_records = 1 if self._has_order else max(1, config.max_records // _PIECES)
         self._piece_bytes = max(1, config.max_bytes // _PIECES)
         self._sending: asyncio.Task[None] | None = None
+        self._closing: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unusable = "was not opened: use it as `async with`"
         self.checker = RecordChecker.of(services)
@@ -180,8 +182,8 @@ class KinesisProducer:
         self._check_usable()
         data, key, hash_key, marker = row
         size = len(data) + len(key)
-        if size > self.checker.surely_fits:
-            await self.checker.check_size(data, key)
+        if size > self.checker.surely_fits or marker is not None:
+            await self.checker.check_size(data, key, marker)
         try:
             await self._buffer.enter(key, hash_key, 1, size)
         except BufferFullError as error:
@@ -196,7 +198,7 @@ class KinesisProducer:
             put = queue.add_to_open(data, key, size, now - self._config.linger_seconds)
         if put is None:
             self._last_number += 1
-            run = Run.of_one(SinglePuts.of_one(future, now), row, self._last_number)
+            run = Run.of_one(SinglePuts.of_one(future, now), row, self._last_number, now)
             queue.append(run, is_open=may_share)
         else:
             put.expect(future, now)
@@ -206,9 +208,8 @@ class KinesisProducer:
 
     def refuse(self, row: Row, future: AnyFuture, error: KinesisPublishersError) -> None:
         """Let a record that has no place in the buffer fail."""
-        put = SinglePuts.of_one(future, self._clock.monotonic())
-        queue = self._queues.queue_of(row[1], row[2])
-        self._outstanding.refuse(queue, [Run.of_one(put, row, 0)], error)
+        run = Run.of_one(SinglePuts.of_one(future, 0.0), row, 0, 0.0)
+        self._outstanding.refuse(self._queues.queue_of(row[1], row[2]), [run], error)
 
     async def put_many(self, records: Iterable[Item]) -> asyncio.Future[Sequence[PutResult]]:
         """Return once all records have had a place in the buffer, with the future of their results.
@@ -225,7 +226,7 @@ class KinesisProducer:
             InvalidRecordError, ClosedError: as of :meth:`put`.
         """
         future: asyncio.Future[Sequence[PutResult]] = self._own_loop().create_future()
-        put = ManyPuts(self._clock.monotonic(), future)
+        put = ManyPuts(future)
         left = iter(records)
         try:
             while chunk := list(islice(left, CHUNK_RECORDS)):
@@ -244,6 +245,7 @@ class KinesisProducer:
             put,
             range(first, first + count),
             0,
+            self._clock.monotonic(),
             columns.payloads,
             columns.partition_keys,
             columns.explicit_hash_keys,
@@ -282,7 +284,7 @@ class KinesisProducer:
             self._outstanding.refuse(queue, [piece], error)
             return
         self._last_number += 1
-        piece.number = self._last_number
+        piece.number, piece.put_at = self._last_number, self._clock.monotonic()
         self._outstanding.expect(len(piece))
         # Again: the stream may have been resharded meanwhile.
         for queue, own in self._queues.split(piece):
@@ -296,8 +298,8 @@ class KinesisProducer:
                 futures have been awaited or not; it names the first ones.
         """
         self._own_loop()
-        await self._deliver()
-        self._outstanding.raise_failures(self._services.name)
+        with self._outstanding.raising_failures(self._services.name):
+            await self._deliver()
 
     async def close(self, *, timeout_seconds: float | None = None) -> None:
         """Take no more records, deliver those that were put, and end.
@@ -308,22 +310,27 @@ class KinesisProducer:
         Raises:
             RecordsNotWrittenError: as of :meth:`flush`.
         """
-        if self._unusable:
+        if self._sending is None:
             return
-        self._unusable = _CLOSED
-        self._buffer.close(ClosedError(f"the producer for {self._services.name} {_CLOSED}"))
-        try:
-            if timeout_seconds is None:
-                await self._deliver()
-            else:
-                with suppress(TimeoutError):
-                    async with self._clock.timeout(timeout_seconds):
-                        await self._deliver()
-        finally:
-            left = self._outstanding.records
-            await self._end()
-            self._services.events(ProducerStopped(stream_arn=self._services.arn, records=left))
-        self._outstanding.raise_failures(self._services.name)
+        if self._closing is not None:
+            await self._closing.wait()
+            return
+        self._closing = asyncio.Event()
+        with self._outstanding.raising_failures(self._services.name):
+            try:
+                if not self._unusable:
+                    self._unusable = _CLOSED
+                    closed = ClosedError(f"the producer for {self._services.name} {_CLOSED}")
+                    self._buffer.close(closed)
+                    seconds = math.inf if timeout_seconds is None else timeout_seconds
+                    with suppress(TimeoutError):
+                        async with self._clock.timeout(seconds):
+                            await self._deliver()
+            finally:
+                left = self._outstanding.records
+                await self._end(self._sending)
+                self._services.events(ProducerStopped(stream_arn=self._services.arn, records=left))
+                self._closing.set()
 
     async def _deliver(self) -> None:
         for queue in self._queues:
@@ -331,10 +338,10 @@ class KinesisProducer:
         self._sender.wake()
         await self._outstanding.wait(self._last_number)
 
-    async def _end(self) -> None:
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.wait([self._sending])
+    async def _end(self, sending: asyncio.Task[None]) -> None:
+        if not sending.done():
+            sending.cancel()
+            await asyncio.wait([sending])
 
     def _note_end(self, sending: asyncio.Task[None]) -> None:
         """Give up what is left: nothing is sent any more."""
@@ -387,6 +394,7 @@ _PRODUCERS: WeakSet[KinesisProducer] = WeakSet()
 def _end_in_child() -> None:
     for one in _PRODUCERS:
         one._unusable = "was opened before this process was forked: open one in each process"
+        one._sending = None
 
 
 os.register_at_fork(after_in_child=_end_in_child)

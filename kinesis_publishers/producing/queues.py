@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 
@@ -29,6 +30,7 @@ class ShardQueue:
     Attributes:
         records, size: how many records wait, and their bytes.
         aside: how many more wait for others of their partition keys.
+        sending: how many are being sent.
         blocked_until: nothing is sent before, because the shard has refused records.
         refused_at: when it has done so last.
         error: what it said.
@@ -42,6 +44,7 @@ class ShardQueue:
     records: int = 0
     size: int = 0
     aside: int = 0
+    sending: int = 0
     blocked_until: float = -math.inf
     refused_at: float = -math.inf
     error: ServiceError | None = None
@@ -58,6 +61,11 @@ class ShardQueue:
             RetryBudget(config.retry, clock, events=services.events, shard=shard),
         )
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the buffer has nothing for the shard."""
+        return not (self.records or self.aside or self.sending)
+
     def block(self, until: float, error: ServiceError) -> None:
         """Send nothing before a time, because of what the service has said."""
         self.blocked_until = max(self.blocked_until, until)
@@ -73,7 +81,7 @@ class ShardQueue:
     def add_to_open(self, data: bytes, key: str, size: int, since: float) -> SinglePuts | None:
         """Add a record to a run of single ones that was begun ``since`` then, if there is one."""
         run = self._open
-        if run is None or len(run) >= _LONGEST_RUN or run.put.put_at < since:
+        if run is None or len(run) >= _LONGEST_RUN or run.put_at < since:
             return None
         put = run.put
         assert isinstance(put, SinglePuts)
@@ -117,6 +125,13 @@ class ShardQueue:
             count -= len(taken[-1])
         return taken
 
+    def clear(self) -> Iterable[Run]:
+        """Take everything."""
+        taken, self.waiting = self.waiting, deque()
+        self.records = self.size = 0
+        self.seal()
+        return taken
+
 
 @define(eq=False)
 class KeyOrder:
@@ -140,9 +155,13 @@ class KeyOrder:
         ``taken`` are the keys of older records that will be sent before.
         """
         key = run.partition_keys[0]
-        if key not in self._busy and key not in taken:
+        line = self._aside.get(key)
+        # Nor does a record pass an older one that was put aside.
+        is_next = not line or run.number < line[0].number
+        if is_next and key not in self._busy and key not in taken:
             return True
-        self._aside.setdefault(key, deque()).append(run)
+        line = self._aside.setdefault(key, deque())
+        line.insert(bisect_right(line, run.number, key=lambda one: one.number), run)
         return False
 
     def begin(self, runs: Iterable[Run]) -> None:
@@ -234,15 +253,17 @@ class ShardQueues:
             queue.aside -= len(own_runs) if aside else 0
 
     def follow(self, shard_map: ShardMap, aside: Iterable[Run]) -> None:
-        """Let what waits for shards that are closed now wait for those that continue them.
+        """Let what waits for shards wait for those that there are now.
 
         ``aside`` are the records that wait for others of their partition keys.
         """
         self._map = shard_map
         self._by_key.clear()
-        moved = [self._queues.pop(key) for key in self._queues.keys() - shard_map.open_keys]
+        # Of all queues: a shard that was not listed before takes records from none that has closed.
+        runs = [run for queue in self for run in queue.clear()]
+        for key in self._queues.keys() - shard_map.open_keys:
+            del self._queues[key]
         # Those of two shards that were merged have one order.
-        runs = [run for queue in moved for run in queue.waiting]
         for run in sorted(runs, key=lambda one: one.number):
             for queue, own in self.split(run):
                 queue.append(own)

@@ -48,24 +48,20 @@ class Written:
     Attributes:
         sub_sequence_numbers: ``None`` for each record that is in no aggregate.
         attempts: how many calls these records were in.
-        at: when that was known, in seconds of the monotonic clock.
+        put_at: when the first one had a place in the buffer, in seconds of the monotonic clock.
+        at: when its place in the stream was known.
     """
 
     shard_ids: Sequence[str]
     sequence_numbers: Sequence[str]
     sub_sequence_numbers: Sequence[int | None]
     attempts: int
+    put_at: float
     at: float
 
 
 class Putting(Protocol):
-    """Calls of ``put`` or ``put_many``, to which the results of their records go.
-
-    Attributes:
-        put_at: when the first record was put, in seconds of the monotonic clock.
-    """
-
-    put_at: float
+    """Calls of ``put`` or ``put_many``, to which the results of their records go."""
 
     def settle(self, places: Sequence[int], written: Written) -> None:
         """Take the results of the records that have these places."""
@@ -83,6 +79,7 @@ class Run:
     Attributes:
         places: the places of the records in the calls.
         number: increases from run to run.
+        put_at: when the first record had a place in the buffer, in seconds of the monotonic clock.
         explicit_hash_keys, markers: per record, or ``None`` if no record has one.
         attempts: how many calls of PutRecords the records were in.
         is_copy: whether the records are in the stream already, as
@@ -93,6 +90,7 @@ class Run:
     put: Putting
     places: Sequence[int]
     number: int
+    put_at: float
     payloads: list[bytes]
     partition_keys: list[str]
     explicit_hash_keys: list[str | None] | None = None
@@ -106,13 +104,14 @@ class Run:
         return sum(map(len, self.payloads)) + sum(map(len, self.partition_keys))
 
     @classmethod
-    def of_one(cls, put: Putting, row: Row, number: int) -> Run:
+    def of_one(cls, put: Putting, row: Row, number: int, put_at: float) -> Run:
         """Return a run of one record."""
         data, key, hash_key, marker = row
         return cls(
             put,
             [0],
             number,
+            put_at,
             [data],
             [key],
             None if hash_key is None else [hash_key],
@@ -156,6 +155,7 @@ class Run:
             self.put,
             pick(self.places),
             self.number,
+            self.put_at,
             pick(self.payloads),
             pick(self.partition_keys),
             None if hash_keys is None else pick(hash_keys),
@@ -199,14 +199,13 @@ AnyFuture: TypeAlias = "asyncio.Future[PutResult] | ThreadFuture[PutResult]"
 class SinglePuts:
     """Records that were put one by one: each has a future of its own."""
 
-    put_at: float
     futures: list[AnyFuture] = field(factory=list)
     _times: list[float] = field(factory=list)
 
     @classmethod
     def of_one(cls, future: AnyFuture, put_at: float) -> SinglePuts:
         """Return one that has a record."""
-        return cls(put_at, [future], [put_at])
+        return cls([future], [put_at])
 
     def expect(self, future: AnyFuture, put_at: float) -> None:
         """Take the future of one more record."""
@@ -278,7 +277,6 @@ class PutResults(Sequence[PutResult]):
 class ManyPuts:
     """The records of a ``put_many``, with one future for all of their results."""
 
-    put_at: float
     future: asyncio.Future[Sequence[PutResult]] | ThreadFuture[Sequence[PutResult]]
     _results: PutResults = field(factory=lambda: PutResults(0))
     _errors: dict[int, Exception] = field(factory=dict)
@@ -307,7 +305,7 @@ class ManyPuts:
             written.sequence_numbers,
             written.sub_sequence_numbers,
             [written.attempts] * count,
-            [written.at - self.put_at] * count,
+            [written.at - written.put_at] * count,
         )
         self._results.set(places, columns)
         self._left -= count
@@ -342,10 +340,6 @@ class KnownPuts:
 
     _run: Run
     _written: Written
-    put_at: float = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.put_at = self._run.put.put_at
 
     def settle(self, places: Sequence[int], written: Written) -> None:
         at = [self._run.places.index(place) for place in places]

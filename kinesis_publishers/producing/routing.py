@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from attrs import field, frozen
 
 from kinesis_publishers.abc import Partitioner
 from kinesis_publishers.model import HashRange, Shard, ShardKey
+from kinesis_publishers.model.shards import MAX_HASH_KEY
 
 
 @frozen(eq=False)
 class ShardMap:
     """The open shards of a stream, in the order of their hash keys.
 
+    A listing may have a hole while a stream is resharded. It counts as a shard, whose records are
+    never packed together with those of another one: the answer to them names their own.
+
     Attributes:
-        open_shards: what records go to.
+        open_shards: what records go to; empty if none is listed.
         ranges: the hash keys of each shard that is known, by its id, closed ones included.
         open_keys: the keys of the open shards.
     """
@@ -41,15 +45,35 @@ class ShardMap:
         shards = tuple(shards)
         open_shards = [one for one in shards if not one.is_closed]
         open_shards.sort(key=lambda one: int(one.starting_hash_key))
-        return cls(tuple(open_shards), {one.shard_id: HashRange.of(one) for one in shards})
+        return cls(
+            tuple(_without_holes(open_shards)), {one.shard_id: HashRange.of(one) for one in shards}
+        )
 
     def shard_of(self, hash_key: int) -> Shard:
-        """Return the shard for ``hash_key``; there must be an open one.
-
-        A listing may have a hole while a stream is resharded: the shard before it is returned, and
-        the answer to what is sent there tells the true one.
-        """
+        """Return the shard for ``hash_key``; there must be an open one."""
         return self.open_shards[max(0, bisect_right(self._starts, hash_key) - 1)]
+
+
+def _without_holes(shards: Iterable[Shard]) -> Iterator[Shard]:
+    """Yield sorted shards, and one for each hole between them."""
+    first = 0
+    shard: Shard | None = None
+    for shard in shards:
+        if (start := int(shard.starting_hash_key)) > first:
+            yield _hole(shard, first, start - 1)
+        yield shard
+        first = max(first, int(shard.ending_hash_key) + 1)
+    if shard is not None and first <= MAX_HASH_KEY:
+        yield _hole(shard, first, MAX_HASH_KEY)
+
+
+def _hole(neighbour: Shard, first: int, last: int) -> Shard:
+    return Shard(
+        stream_arn=neighbour.stream_arn,
+        shard_id=f"(a shard that is not listed, from hash key {first})",
+        starting_hash_key=str(first),
+        ending_hash_key=str(last),
+    )
 
 
 class RandomPartitioner(Partitioner):

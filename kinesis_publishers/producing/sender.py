@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from attrs import define, field
@@ -40,6 +43,7 @@ from kinesis_publishers.retry import RetryBudget
 from kinesis_publishers.tasks import TaskScope
 
 _OPERATION: Final = "PutRecords"
+_NOT_DECIDED: Final = "the producer was closed before it knew whether the record was written"
 # Less than that need not be waited for; a rest of rounding would never pass.
 _TICK_SECONDS: Final = 0.001
 
@@ -121,20 +125,42 @@ class Sender:
             if not parts:
                 return min(delay, expiry)
             self._in_flight += 1
-            self._scope.spawn(self._call(parts), name=_OPERATION)
+            self._start(partial(self._call, parts), parts, name=_OPERATION)
         return expiry
+
+    def _start(
+        self,
+        decide: Callable[[], Coroutine[Any, Any, None]],
+        parts: Sequence[Part],
+        *,
+        name: str,
+    ) -> None:
+        """Run a task that decides what becomes of parts, which fail if it never begins."""
+        has_begun = False
+
+        async def run() -> None:
+            nonlocal has_begun
+            has_begun = True
+            await decide()
+
+        def end(_: object) -> None:
+            if not has_begun:
+                for part in parts:
+                    self._outstanding.fail(part, ClosedError(_NOT_DECIDED))
+
+        self._scope.spawn(run(), name=name).add_done_callback(end)
 
     def _expire(self, now: float) -> float:
         """Give up what is too old; return in how many seconds the next record will be."""
         ttl, left = self._config.ttl_seconds, math.inf
         for queue in self._queues:
             expired: list[Run] = []
-            while queue.waiting and queue.waiting[0].put.put_at + ttl <= now:
+            while queue.waiting and queue.waiting[0].put_at + ttl <= now:
                 expired.append(queue.pop(len(queue.waiting[0])))
             if expired:
                 self._outstanding.give_up(queue, expired, self._expired(queue, expired[0]))
             if queue.waiting:
-                left = min(left, queue.waiting[0].put.put_at + ttl - now)
+                left = min(left, queue.waiting[0].put_at + ttl - now)
         return left
 
     def _expired(self, queue: ShardQueue, run: Run) -> RecordExpiredError:
@@ -148,38 +174,46 @@ class Sender:
         return error
 
     async def _call(self, parts: Sequence[Part]) -> None:
+        # Of a call with an invalid record the halves are sent, one after the other.
+        calls = [deque(parts)]
         try:
-            await self._send(parts)
+            while calls:
+                if halves := await self._send(calls[-1]):
+                    calls[-1:] = map(deque, reversed(halves))
+                else:
+                    calls.pop()
         except BaseException as error:
-            lost: KinesisPublishersError = ClosedError(
-                "the producer was closed while the record was being sent"
-            )
+            lost: KinesisPublishersError = ClosedError(_NOT_DECIDED)
             if not isinstance(error, asyncio.CancelledError):
                 lost = RecordsNotWrittenError(f"the producer has failed: {error!r}")
                 lost.__cause__ = error
-            # What has its result already keeps it.
-            for part in parts:
+            for part in chain.from_iterable(calls):
                 self._outstanding.fail(part, lost)
             raise
         finally:
             self._in_flight -= 1
             self._wake.set()
 
-    async def _send(self, parts: Sequence[Part]) -> None:
+    async def _send(self, parts: deque[Part]) -> Sequence[Sequence[Part]]:
+        """Make a call, and take out the parts of which the answer decides; return its halves.
+
+        There are none but of a call that has failed because of one record.
+        """
         sent_at = self._clock.monotonic()
         try:
             answer = await self._put(columns_of(parts))
         except ServiceError as error:
             self._report_call(parts, sent_at, error.code)
-            await self._take_failure(parts, error, sent_at)
-            return
+            return await self._take_failure(parts, error, sent_at)
         self._report_call(parts, sent_at)
         self._budget.reset()
         now, start = self._clock.monotonic(), 0
-        for part in parts:
-            end = start + part.entries
-            self._take_answer(part, answer, slice(start, end), (sent_at, now))
+        while parts:
+            end = start + parts[0].entries
+            self._take_answer(parts[0], answer, slice(start, end), (sent_at, now))
+            parts.popleft()
             start = end
+        return ()
 
     async def _put(self, columns: PutColumns) -> PutAnswer:
         services, seconds = self._services, self._config.request_timeout_seconds
@@ -194,7 +228,7 @@ class Sender:
                 code="RequestTimeout",
             ) from error
 
-    def _report_call(self, parts: Sequence[Part], sent_at: float, code: str = "") -> None:
+    def _report_call(self, parts: Iterable[Part], sent_at: float, code: str = "") -> None:
         self._events(
             PutRecordsAnswered(
                 stream_arn=self._services.arn,
@@ -208,30 +242,28 @@ class Sender:
         )
 
     async def _take_failure(
-        self, parts: Sequence[Part], error: ServiceError, sent_at: float
-    ) -> None:
-        """Decide about a call that failed as a whole."""
-        halves = _halved(parts)
-        if isinstance(error, InvalidArgumentError) and halves:
+        self, parts: deque[Part], error: ServiceError, sent_at: float
+    ) -> Sequence[Sequence[Part]]:
+        """Decide about a call that failed as a whole, or return its halves."""
+        if isinstance(error, InvalidArgumentError) and (halves := _halved(parts)):
             # One record is invalid, and the service does not say which.
-            for half in halves:
-                await self._send(half)
-            return
+            return halves
         is_retryable = error.retryable
         if isinstance(error, StreamNotFoundError):
             is_retryable = await self._has_stream()
         if not is_retryable or self._config.fails_on_error:
-            for part in parts:
-                self._outstanding.fail(part, error)
-            return
+            while parts:
+                self._outstanding.fail(parts.popleft(), error)
+            return ()
         if sent_at > self._failed_at:
             # Calls that were under way with it have failed for the same reason.
             self._failed_at = self._clock.monotonic()
             delay = self._budget.delay_after(error, is_endless=True)
             self._blocked_until = self._failed_at + delay
-        for part in parts:
-            part.queue.block(self._blocked_until, error)
-            self._outstanding.wait_again(part)
+        while parts:
+            parts[0].queue.block(self._blocked_until, error)
+            self._outstanding.wait_again(parts.popleft())
+        return ()
 
     async def _has_stream(self) -> bool:
         # One node of the service may not know it for a moment.
@@ -272,7 +304,8 @@ class Sender:
             found_numbers = [numbers[index] for index in accepted]
             self._settle(part.pick(accepted), found_ids, found_numbers, times)
         if misplaced:
-            self._scope.spawn(self._mend(misplaced), name="mend predictions")
+            undecided = [one for one, _ in misplaced if one.is_divisible(0)]
+            self._start(partial(self._mend, misplaced), undecided, name="mend predictions")
         refused = {
             index: answer.errors[index + places.start]
             for index, found in enumerate(shard_ids)
@@ -336,7 +369,7 @@ class Sender:
         self._wake.set()
 
 
-def _halved(parts: Sequence[Part]) -> Sequence[Sequence[Part]]:
+def _halved(parts: Iterable[Part]) -> Sequence[Sequence[Part]]:
     """Return the halves of a call; none if it has a single entry."""
     singles = [part.pick([index]) for part in parts for index in range(part.entries)]
     middle = len(singles) // 2

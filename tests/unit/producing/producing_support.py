@@ -11,6 +11,7 @@ import pytest
 from attrs import define, field
 
 from kinesis_publishers import KinesisProducer, Properties
+from kinesis_publishers.abc import PutAnswer, PutColumns, RecordWriter
 from kinesis_publishers.aggregation import decode_aggregate
 from kinesis_publishers.assembly import WritingServices
 from kinesis_publishers.assembly.classes import partitioner_of
@@ -26,10 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
 
     from kinesis_publishers import Event
-    from kinesis_publishers.abc import RecordWriter
     from kinesis_publishers.testing.local_kinesis.shard import StoredRecord
 
-__all__ = ["FIRST", "KEYS", "SECOND", "STREAM", "Writing", "writing"]
+__all__ = ["FIRST", "KEYS", "SECOND", "STREAM", "SlowWriter", "Writing", "writing"]
 
 STREAM = "orders"
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
@@ -37,6 +37,19 @@ FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 KEYS = {FIRST: "a", SECOND: "b"}
 
 _T = TypeVar("_T")
+
+
+@define(eq=False)
+class SlowWriter(RecordWriter):
+    """Takes a while for each call."""
+
+    server: LocalKinesis
+    clock: ManualClock
+    seconds: float
+
+    async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
+        await self.clock.sleep(self.seconds)
+        return await self.server.data_plane().put_records(stream_arn, records)
 
 
 @define(eq=False)
@@ -93,6 +106,10 @@ class Writing:
     async def run(self, work: Coroutine[Any, Any, _T], *, within: float = 600.0) -> _T:
         """Move time until a coroutine has ended, and return its result."""
         return await self.result(asyncio.ensure_future(work), within=within)
+
+    def slow(self, seconds: float) -> SlowWriter:
+        """Return a writer whose calls take so long."""
+        return SlowWriter(self.server, self.clock, seconds)
 
     async def until_done(
         self, futures: Iterable[asyncio.Future[Any]], *, within: float = 60.0

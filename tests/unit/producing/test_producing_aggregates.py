@@ -6,24 +6,33 @@ import asyncio
 import base64
 from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
-from kinesis_publishers import PutResult, RecordBatch, StartingPosition, UserRecord
+from kinesis_publishers import (
+    KinesisProducer,
+    PutResult,
+    RecordBatch,
+    StartingPosition,
+    UserRecord,
+)
 from kinesis_publishers.abc import PutAnswer, PutColumns, RecordWriter
 from kinesis_publishers.aggregation import decode_aggregate
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.config import AggregationMode
-from kinesis_publishers.errors import RecordExpiredError, RecordsNotWrittenError
+from kinesis_publishers.errors import InvalidRecordError, RecordExpiredError, RecordsNotWrittenError
 from kinesis_publishers.events import RecordsFailed, ShardMispredicted
 from kinesis_publishers.model import HashRange, hash_key_of
 from kinesis_publishers.model.records import AGGREGATE_MAGIC
+from kinesis_publishers.producing.routing import ShardMap
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.unit.producing.producing_support import FIRST, KEYS, SECOND, STREAM
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kinesis_publishers import Shard
     from tests.unit.producing.producing_support import Writing
 
@@ -303,3 +312,107 @@ async def test_markers_travel_in_aggregates(writing: Writing) -> None:
     assert [(one.data, one.marker) for one in delivered] == [
         (b"%d" % n, f"query/7/{n}") for n in range(3)
     ]
+
+
+async def _opened(writing: Writing, hidden: int, **options: Any) -> KinesisProducer:
+    """Open a producer whose first listing lacks a shard, as it may during a reshard."""
+    services = await writing.services(aggregation=True, **options)
+    shards = await services.list_shards()
+    lacking = [one for one in shards if one is not _open_ones(shards)[hidden]]
+    return await KinesisProducer(services, ShardMap.of(lacking)).__aenter__()
+
+
+def _open_ones(shards: Sequence[Shard]) -> list[Shard]:
+    return sorted(
+        (one for one in shards if not one.is_closed), key=lambda one: int(one.starting_hash_key)
+    )
+
+
+@pytest.mark.parametrize("hidden", range(4))
+@pytest.mark.parametrize("ordering", ["none", "key"])
+async def test_a_listing_with_a_hole_costs_no_record(
+    writing: Writing, hidden: int, ordering: str
+) -> None:
+    writing.server.reshard(STREAM, 4)
+    producer = await _opened(writing, hidden, ordering=ordering)
+    # The second half waits when the listing is known to be wrong.
+    await producer.put_many(_records(0, 150))
+    await writing.clock.advance(0.095)
+    results = await producer.put_many(_records(150, 150))
+    await writing.result(results)
+    await writing.run(producer.close())
+    expected = sorted(data for data, _ in _records(0, 300))
+    assert sorted(await read_by_ours(writing)) == expected
+    assert sorted(await read_by_the_kcl(writing)) == expected
+
+
+async def test_a_shard_that_is_listed_late_is_waited_for(
+    writing: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = await writing.services(aggregation=True, writer=writing.slow(0.02))
+    old, listings = await services.list_shards(), 0
+
+    async def late(_: str, *, since: object) -> tuple[Shard, ...]:
+        nonlocal listings
+        listings += 1
+        await writing.clock.sleep(0.02)
+        return old if writing.clock.monotonic() < shown_at else await listed(_, since=since)
+
+    listed: Any = services.discovery.list_shards
+    shown_at = writing.clock.monotonic() + 2
+    monkeypatch.setattr(services.discovery, "list_shards", late)
+    producer = await KinesisProducer(services, ShardMap.of(old)).__aenter__()
+    writing.server.reshard(STREAM, 4)
+    await writing.result(await producer.put_many(_records(0, 300)))
+    await writing.run(producer.close())
+    monkeypatch.undo()
+    expected = sorted(data for data, _ in _records(0, 300))
+    assert sorted(await read_by_ours(writing)) == expected
+    assert listings <= 10
+    # Each once more, at the most: as a copy or because it belongs elsewhere.
+    assert len(writing.data()) <= 600
+
+
+async def test_a_shard_that_is_never_listed_is_an_error(writing: Writing) -> None:
+    options = {"aggregation": True, "recordttlmillis": "5s"}
+    async with writing.producer(**options) as producer:
+        await writing.run(producer.flush())
+        writing.server.reshard(STREAM, 4)
+        denied = Fault("ListShards", "error", code="AccessDeniedException", message="", times=None)
+        writing.server.add_fault(denied)
+        future = await producer.put_many(_records(0, 300))
+        await writing.until_done([future])
+        with pytest.raises(RecordsNotWrittenError, match="is not listed: readers") as raised:
+            await future
+        assert isinstance(raised.value.results[0], RecordExpiredError)
+        with pytest.raises(RecordsNotWrittenError):
+            await writing.run(producer.flush())
+    assert len(writing.data()) <= 300
+
+
+async def test_a_large_aggregate_lingers_like_a_small_one(writing: Writing) -> None:
+    async with writing.producer(aggregation=True, aggregation_maxbytes="1MB") as producer:
+        future = await producer.put_many([(bytes(1_000), KEYS[FIRST])] * 400)
+        await writing.until_done([future], within=1)
+    assert len(writing.server.calls("PutRecords")) == 1
+
+
+@pytest.mark.parametrize("marker", ["a/\ud800", "no slash", "/1", "", 7])
+async def test_a_marker_that_readers_would_not_get_is_refused(
+    writing: Writing, marker: Any
+) -> None:
+    with pytest.raises(ValueError, match="a marker must be a text"):
+        UserRecord(data=b"x", partition_key="k", marker=marker)
+    async with writing.producer(aggregation=True) as producer:
+        with pytest.raises(InvalidRecordError, match=r"a marker must be .* \(partition key 'k'\)"):
+            await producer.put_many([(b"x", "k", None, marker)])
+
+
+async def test_the_marker_counts_for_the_size(writing: Writing) -> None:
+    async with writing.producer() as producer:
+        with pytest.raises(InvalidRecordError, match="with that key and its marker"):
+            await producer.put_many([(bytes(1024 * 1024 - 50), "k", None, "batch/1")])
+        largest = bytes(1024 * 1024 - 150)
+        future = await producer.put_many([(largest, "k", None, "batch/1")])
+        await writing.result(future)
+    assert writing.data() == [largest]

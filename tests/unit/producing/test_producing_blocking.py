@@ -208,12 +208,57 @@ def test_a_fork_cannot_use_that_of_its_parent(server: LocalKinesis) -> None:
     assert stored(server) == [b"x"]
 
 
-def test_the_end_of_the_interpreter_delivers_what_was_put(server: LocalKinesis) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_end_of_the_interpreter_delivers_what_was_put(server: LocalKinesis, host: str) -> None:
     program = (
         "import json, sys; from kinesis_publishers import BlockingProducer; "
         "producer = BlockingProducer.from_properties(json.loads(sys.argv[1])); "
         "[producer.put(b'%d' % n) for n in range(100)]"
     )
-    properties = {**server.properties(STREAM), "kinesis.producer.lingermillis": "1h"}
+    # A name is resolved in a thread, and threads end, too.
+    endpoint = server.endpoint_url.replace("127.0.0.1", host)
+    properties = {**server.properties(STREAM), "aws.endpoint": endpoint}
+    properties["kinesis.producer.lingermillis"] = "1h"
     subprocess.run([sys.executable, "-c", program, json.dumps(properties)], check=True, timeout=60)
     assert len(stored(server)) == 100
+
+
+def test_closing_while_many_are_being_put_leaves_no_future_behind(server: LocalKinesis) -> None:
+    is_read, goes_on = threading.Event(), threading.Event()
+
+    def rows() -> Iterator[tuple[bytes, str]]:
+        for number in range(500):
+            yield b"x", f"{number}"
+        is_read.set()
+        goes_on.wait(30)
+
+    producer = opened(server)
+    with ThreadPoolExecutor(1) as executor:
+        putting = executor.submit(producer.put_many, rows())
+        assert is_read.wait(30)
+        producer.close()
+        goes_on.set()
+        assert len(putting.result(30).result(30)) == 500
+
+
+def test_a_callback_may_put_one_and_must_not_wait(server: LocalKinesis) -> None:
+    said: list[str] = []
+    is_done = threading.Event()
+
+    def again(_: object) -> None:
+        for call in (producer.flush, producer.close, lambda: producer.put_many([(b"x", "k")])):
+            try:
+                call()
+            except RuntimeError as error:
+                said.append(str(error))
+        # More than stand in the line.
+        for number in range(600):
+            producer.put(b"%d" % number, f"{number}")
+        is_done.set()
+
+    with opened(server) as producer:
+        producer.put(b"first", "k").add_done_callback(again)
+        assert is_done.wait(30)
+    assert len(stored(server)) == 601
+    assert len(said) == 3
+    assert all("called by a callback of a future" in one for one in said)

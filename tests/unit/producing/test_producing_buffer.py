@@ -13,8 +13,9 @@ from kinesis_publishers.errors import (
     RecordsNotWrittenError,
 )
 from kinesis_publishers.events import RecordsFailed
+from kinesis_publishers.model import HashRange, hash_key_of
 from kinesis_publishers.testing.local_kinesis import Fault
-from tests.unit.producing.producing_support import FIRST, KEYS, SECOND
+from tests.unit.producing.producing_support import FIRST, KEYS, SECOND, STREAM
 
 if TYPE_CHECKING:
     from tests.unit.producing.producing_support import Writing
@@ -168,3 +169,45 @@ async def test_closing_refuses_who_waits(writing: Writing) -> None:
             await writing.run(producer.close(timeout_seconds=1))
         await writing.until_done([waiting])
         assert isinstance(waiting.exception(), ClosedError)
+
+
+async def test_many_large_records_do_not_wait_for_as_long_as_there_are_small_ones(
+    writing: Writing,
+) -> None:
+    writing.server.reshard(STREAM, 4)
+    services = await writing.services()
+    opened = [one for one in await services.list_shards() if not one.is_closed]
+    numbers = [f"{number}" for number in range(1_000)]
+    async with writing.producer() as producer:
+        idle, *busy = [
+            next(one for one in numbers if hash_key_of(one, None) in HashRange.of(shard))
+            for shard in opened
+        ]
+
+        async def put_on(key: str) -> None:
+            while True:
+                await producer.put(bytes(20_000), key)
+
+        putting = [asyncio.ensure_future(put_on(key)) for key in busy for _ in range(500)]
+        await writing.clock.advance(2)
+        many = asyncio.ensure_future(producer.put_many([(bytes(8_000), idle)] * 500))
+        await writing.until_done([many], within=20)
+        for one in putting:
+            one.cancel()
+        await writing.clock.settle()
+        await writing.run(producer.flush())
+
+
+async def test_what_is_being_put_when_the_producer_ends_has_an_end_too(writing: Writing) -> None:
+    opened = writing.producer()
+    producer = await opened.__aenter__()
+    putting = asyncio.ensure_future(
+        producer.put_many([(bytes(300_000), f"{number}") for number in range(200)])
+    )
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    with pytest.raises(RecordsNotWrittenError):
+        await writing.run(producer.close(timeout_seconds=0))
+    with pytest.raises(ClosedError):
+        await writing.run(putting)
+    assert producer.pending_records == 0

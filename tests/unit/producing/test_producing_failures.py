@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,8 +19,9 @@ from kinesis_publishers.errors import (
     ThroughputExceededError,
 )
 from kinesis_publishers.events import PutRecordsAnswered, RecordsFailed, RecordsRefused
+from kinesis_publishers.producing import collector
 from kinesis_publishers.testing.local_kinesis import Fault
-from tests.unit.producing.producing_support import FIRST, KEYS, SECOND
+from tests.unit.producing.producing_support import FIRST, KEYS, SECOND, STREAM, SlowWriter
 
 if TYPE_CHECKING:
     from tests.unit.producing.producing_support import Writing
@@ -229,3 +231,124 @@ async def test_many_have_a_result_or_an_error_for_each(writing: Writing) -> None
     assert isinstance(error, RecordsNotWrittenError)
     assert str(error).startswith("3 of 6 records were not written, or not for certain")
     assert [type(one) for one in error.results] == [RecordExpiredError, PutResult] * 3
+
+
+class _Broken(RecordWriter):
+    async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
+        raise RuntimeError("a bug")
+
+
+async def test_a_producer_that_has_failed_says_so_at_its_end(writing: Writing) -> None:
+    async with writing.producer(writer=_Broken()) as producer:
+        await producer.put(b"x", KEYS[FIRST])
+        await writing.clock.advance(1)
+        # As leaving does.
+        with pytest.raises(RecordsNotWrittenError, match=r"1 of the records .*a bug"):
+            await producer.__aexit__()
+
+
+@pytest.mark.parametrize("aggregation", [False, True])
+@pytest.mark.parametrize("ordering", ["none", "key"])
+async def test_what_cannot_be_packed_leaves_no_future_behind(
+    writing: Writing, monkeypatch: pytest.MonkeyPatch, aggregation: bool, ordering: str
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug")
+
+    options = {"aggregation": aggregation, "ordering": ordering}
+    async with writing.producer(**options) as producer:
+        futures: list[asyncio.Future[Any]] = [await producer.put(b"1", KEYS[FIRST])]
+        marked = [(b"2", KEYS[SECOND], None, "batch/1"), (b"3", KEYS[SECOND], None, "batch/2")]
+        futures.append(await producer.put_many(marked))
+        futures.append(await producer.put(b"4", KEYS[FIRST]))
+        monkeypatch.setattr(collector, "pack_first", broken)
+        await writing.clock.advance(1)
+        assert all(future.done() for future in futures)
+        assert producer.pending_records == 0
+        with pytest.raises(RecordsNotWrittenError, match="4 of the records"):
+            await producer.close()
+
+
+async def test_closing_in_the_middle_of_a_divided_call_counts_each_record_once(
+    writing: Writing,
+) -> None:
+    class Refuses(SlowWriter):
+        async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
+            answer = await super().put_records(stream_arn, records) if self.takes(records) else None
+            if answer is None:
+                await self.clock.sleep(self.seconds)
+                raise InvalidArgumentError("no", operation="PutRecords", code="ValidationException")
+            return answer
+
+        def takes(self, records: PutColumns) -> bool:
+            return not any(b"bad" in data for data in records.payloads)
+
+    opened = writing.producer(writer=Refuses(writing.server, writing.clock, 0.3))
+    producer = await opened.__aenter__()
+    rows = [(b"ok %d" % number, f"{number}") for number in range(8)]
+    future = await producer.put_many([*rows, (b"bad 1", "x"), (b"bad 2", "y")])
+    await writing.clock.advance(0.8)
+    with pytest.raises(RecordsNotWrittenError) as raised:
+        await writing.run(producer.close(timeout_seconds=0.01))
+    assert future.done()
+    assert (producer.pending_records, producer.pending_bytes) == (0, 0)
+    assert len(raised.value.results) + len(writing.data()) == 10
+
+
+@pytest.mark.parametrize("turns", range(7))
+async def test_closing_is_cancelled_when_the_answer_arrives(writing: Writing, turns: int) -> None:
+    answered = asyncio.Event()
+
+    class Held(RecordWriter):
+        async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
+            answer = await writing.server.data_plane().put_records(stream_arn, records)
+            await answered.wait()
+            return answer
+
+    opened = writing.producer(aggregation=True, writer=Held())
+    producer = await opened.__aenter__()
+    writing.server.reshard(STREAM, 3)
+    future = await producer.put_many([(b"%d" % number, f"{number}") for number in range(50)])
+    closing = asyncio.ensure_future(producer.close())
+    await writing.clock.advance(0.2)
+    closing.cancel()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    answered.set()
+    await writing.clock.advance(5)
+    assert future.done()
+    assert producer.pending_records == 0
+
+
+async def test_who_closes_a_second_time_waits_for_the_first(writing: Writing) -> None:
+    opened = writing.producer(writer=writing.slow(1.0))
+    producer = await opened.__aenter__()
+    future = await producer.put(b"x", KEYS[FIRST])
+    both = [asyncio.ensure_future(producer.close()) for _ in range(2)]
+    await writing.clock.advance(0.5)
+    assert not any(one.done() for one in both)
+    await writing.until_done(both)
+    assert future.result().shard_id == FIRST
+
+
+async def test_each_of_those_who_flush_at_a_time_learns_what_failed(writing: Writing) -> None:
+    writing.server.add_fault(Fault("PutRecords", "throttle", shard_id=FIRST, times=None))
+    async with writing.producer(recordttlmillis="2s") as producer:
+        await producer.put(b"x", KEYS[FIRST])
+        both = [asyncio.ensure_future(producer.flush()) for _ in range(2)]
+        await writing.until_done(both)
+        for one in both:
+            with pytest.raises(RecordsNotWrittenError, match="1 of the records"):
+                one.result()
+        # It is said once.
+        await writing.run(producer.flush())
+
+
+async def test_what_waits_long_for_room_does_not_expire(writing: Writing) -> None:
+    # A minute at the rate of a shard, and a third of that to live.
+    rows = ((bytes(50_000), KEYS[FIRST]) for _ in range(1_200))
+    async with writing.producer(recordttlmillis="20s", buffer_maxbytes="4MB") as producer:
+        future = await writing.run(producer.put_many(rows))
+        results = await writing.result(future, within=100)
+    assert len(results) == 1_200
+    assert max(one.seconds for one in results) < 20

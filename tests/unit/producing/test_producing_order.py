@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers.aggregation import decode_aggregate
+from kinesis_publishers.errors import RecordsNotWrittenError
 from kinesis_publishers.events import PutRecordsAnswered
 from kinesis_publishers.model.records import AGGREGATE_MAGIC
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
@@ -63,6 +64,8 @@ async def _run(steps: list[_Step], options: dict[str, Any]) -> None:
     writing.server.create_stream(STREAM, 2)
     put: dict[str, list[int]] = defaultdict(list)
     number = 0
+    latency = options.pop("latency", 0.0)
+    options["writer"] = writing.slow(latency) if latency else None
     async with writing.producer(ordering="key", **options) as producer:
         for step in steps:
             if step.fault is not None:
@@ -87,6 +90,7 @@ async def _run(steps: list[_Step], options: dict[str, Any]) -> None:
     st.fixed_dictionaries(
         {
             "aggregation": st.booleans(),
+            "latency": st.sampled_from([0.0, 0.05]),
             "aggregation_maxbytes": st.sampled_from([64, 51_200]),
             "maxinflight": st.sampled_from([1, 3]),
             "batch_maxrecords": st.sampled_from([2, 500]),
@@ -145,3 +149,36 @@ async def test_an_expired_record_lets_the_next_of_its_key_go(
         with pytest.raises(Exception, match="not written"):
             await writing.run(producer.flush())
     assert writing.data()[-1] == b"3"
+
+
+@BOTH
+async def test_nothing_passes_an_older_one_that_was_put_aside(
+    writing: Writing, aggregation: bool
+) -> None:
+    writing.server.add_fault(Fault("PutRecords", "throttle", shard_id=FIRST))
+    options = {"aggregation": aggregation, "lingermillis": 10}
+    async with writing.producer(ordering="key", writer=writing.slow(0.05), **options) as producer:
+        await producer.put(b"1", KEYS[FIRST])
+        # A call with it is under way.
+        await writing.clock.advance(0.02)
+        await producer.put(b"2", KEYS[FIRST])
+        # This one is put aside; the next one waits when the first is refused.
+        await writing.clock.advance(0.035)
+        await producer.put(b"3", KEYS[FIRST])
+        await writing.run(producer.flush())
+    assert writing.data(FIRST) == [b"1", b"2", b"3"]
+
+
+@BOTH
+async def test_closing_gives_up_what_was_put_aside(writing: Writing, aggregation: bool) -> None:
+    writing.server.add_fault(Fault("PutRecords", "throttle", shard_id=FIRST, times=None))
+    opened = writing.producer(ordering="key", aggregation=aggregation)
+    producer = await opened.__aenter__()
+    futures = [await producer.put(b"0", KEYS[FIRST])]
+    await writing.clock.advance(0.5)
+    futures += [await producer.put(b"%d" % number, KEYS[FIRST]) for number in range(1, 6)]
+    await writing.clock.advance(3)
+    with pytest.raises(RecordsNotWrittenError, match="6 of the records"):
+        await writing.run(producer.close(timeout_seconds=1))
+    assert all(future.done() for future in futures)
+    assert (producer.pending_records, producer.pending_bytes) == (0, 0)
