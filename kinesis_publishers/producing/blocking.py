@@ -232,6 +232,10 @@ class BlockingProducer:
                 async with self._clock.timeout(timeout_seconds):
                     await self._take_line()
             timeout_seconds = max(0.0, end - self._clock.monotonic())
+            with self._turn:
+                line, self._line = self._line, []
+            for row, future in line:
+                self._producer.refuse(row, future, ClosedError(_NOT_TAKEN))
         await self._producer.close(timeout_seconds=timeout_seconds)
 
 

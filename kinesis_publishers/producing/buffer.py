@@ -104,7 +104,8 @@ class Buffer:
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._last_number += 1
         number = self._last_number
-        self._join(_Waiter(partition_key, explicit_hash_key, records, size, granted, number))
+        waiter = _Waiter(partition_key, explicit_hash_key, records, size, granted, number)
+        self._join(waiter)
         try:
             await granted
             if self._end is not None:
@@ -113,11 +114,22 @@ class Buffer:
             # Served, and cancelled or closed in the same turn.
             if granted.done() and not granted.cancelled() and granted.exception() is None:
                 self.release(records, size)
+            else:
+                self._leave(waiter)
             raise
 
     def _join(self, waiter: _Waiter) -> None:
         queue = self._queues.queue_of(waiter.partition_key, waiter.explicit_hash_key)
         self._lines.setdefault(queue, deque()).append(waiter)
+
+    def _leave(self, waiter: _Waiter) -> None:
+        """Let nobody stand behind one who waits no more."""
+        for queue, line in list(self._lines.items()):
+            if waiter in line:
+                line.remove(waiter)
+                if not line:
+                    del self._lines[queue]
+        self.serve()
 
     def release(self, records: int, size: int) -> None:
         """Give room back."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from attrs import define, field
 
@@ -67,10 +68,12 @@ class Mender:
         wanted, delay = set(shard_ids), retry.base_seconds
         while not self._queues.shard_map.ranges.keys() >= wanted:
             known = self._queues.shard_map
-            # The answers of many calls name the same new shards.
-            async with self._listing:
-                if self._queues.shard_map is known:
-                    await self._list()
+            seconds = until - clock.monotonic() if waiting else math.inf
+            with suppress(TimeoutError):
+                # The answers of many calls name the same new shards.
+                async with clock.timeout(seconds), self._listing:
+                    if self._queues.shard_map is known:
+                        await self._list()
             now = clock.monotonic()
             if self._queues.shard_map.ranges.keys() >= wanted or now >= until:
                 return

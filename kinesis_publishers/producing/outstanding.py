@@ -83,7 +83,18 @@ class Outstanding:
     def wait_again(self, part: Part, runs: Iterable[Run] | None = None) -> None:
         """Let the records of a call wait again, in front of all others, or what replaces them."""
         self._end(part)
-        self._queues.prepend([run.again() for run in part.runs] if runs is None else runs)
+        returned = [run.again() for run in part.runs] if runs is None else list(runs)
+        if self._order is None:
+            self._queues.prepend(returned)
+            return
+        # Older ones may have been put aside meanwhile, and newer ones: all of a key are freed in
+        # their order.
+        for run in list(returned):
+            if self._order.rejoins(run):
+                returned.remove(run)
+                self._queues.queue_of(run.partition_keys[0], run.hash_key_at(0)).aside += 1
+        self._queues.prepend(returned)
+        self._queues.prepend(self._order.freed(part.runs), aside=True)
 
     def _end(self, part: Part) -> None:
         part.queue.sending -= part.records
@@ -118,6 +129,7 @@ class Outstanding:
                 self.give_up(queue, queue.take(queue.records), error)
         for run in aside:
             queue = self._queues.queue_of(run.partition_keys[0], run.hash_key_at(0))
+            queue.aside -= 1
             self.give_up(queue, [run], error)
 
     def _leave(self, runs: Sequence[Run]) -> None:

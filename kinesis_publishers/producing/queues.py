@@ -160,9 +160,16 @@ class KeyOrder:
         is_next = not line or run.number < line[0].number
         if is_next and key not in self._busy and key not in taken:
             return True
-        line = self._aside.setdefault(key, deque())
+        self._aside.setdefault(key, deque())
+        return not self.rejoins(run)
+
+    def rejoins(self, run: Run) -> bool:
+        """Put a record aside, in its place, if others of its key are; return whether it was."""
+        line = self._aside.get(run.partition_keys[0])
+        if line is None:
+            return False
         line.insert(bisect_right(line, run.number, key=lambda one: one.number), run)
-        return False
+        return True
 
     def begin(self, runs: Iterable[Run]) -> None:
         """Note that entries with these records are being sent."""

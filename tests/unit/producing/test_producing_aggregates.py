@@ -416,3 +416,20 @@ async def test_the_marker_counts_for_the_size(writing: Writing) -> None:
         future = await producer.put_many([(largest, "k", None, "batch/1")])
         await writing.result(future)
     assert writing.data() == [largest]
+
+
+async def test_a_listing_that_does_not_end_is_given_up_with_the_records(
+    writing: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    services = await writing.services(aggregation=True, recordttlmillis="5s")
+    old = await services.list_shards()
+    monkeypatch.setattr(services.discovery, "list_shards", never)
+    producer = await KinesisProducer(services, ShardMap.of(old)).__aenter__()
+    writing.server.reshard(STREAM, 4)
+    future = await producer.put_many(_records(0, 40))
+    await writing.until_done([future], within=6)
+    with pytest.raises(RecordsNotWrittenError):
+        await writing.run(producer.close())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from kinesis_publishers import BlockingProducer
 from kinesis_publishers.aggregation import decode_aggregate
+from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.errors import (
     ClosedError,
     InvalidRecordError,
@@ -262,3 +264,23 @@ def test_a_callback_may_put_one_and_must_not_wait(server: LocalKinesis) -> None:
     assert len(stored(server)) == 601
     assert len(said) == 3
     assert all("called by a callback of a future" in one for one in said)
+
+
+def test_closing_refuses_what_stands_in_the_line(
+    server: LocalKinesis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_asked = threading.Event()
+
+    async def never(*_: object) -> None:
+        is_asked.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(ShardDiscovery, "describe_now", never)
+    producer = opened(server)
+    too_large = producer.put(bytes(1024 * 1024 + 10), "k")
+    assert is_asked.wait(30)
+    behind = producer.put(b"small", "k")
+    with pytest.raises(RecordsNotWrittenError, match="before the record had a place"):
+        producer.close(timeout_seconds=0.1)
+    for future in (too_large, behind):
+        assert isinstance(future.exception(30), ClosedError)

@@ -211,3 +211,19 @@ async def test_what_is_being_put_when_the_producer_ends_has_an_end_too(writing: 
     with pytest.raises(ClosedError):
         await writing.run(putting)
     assert producer.pending_records == 0
+
+
+async def test_nobody_stands_behind_one_who_waits_no_more(writing: Writing) -> None:
+    fault = Fault("PutRecords", "throttle", shard_id=FIRST, times=None, lasting_seconds=20)
+    writing.server.add_fault(fault)
+    options = {"buffer_maxbytes": 1_000, "buffer_maxrecords": 100, "backoff_base": "10s"}
+    async with writing.producer(**options) as producer:
+        for _ in range(5):
+            await producer.put(b"x" * 99, KEYS[FIRST])
+        await writing.clock.advance(1)
+        large = asyncio.ensure_future(producer.put(b"x" * 600, KEYS[SECOND]))
+        await writing.clock.settle()
+        assert not large.done()
+        large.cancel()
+        await writing.clock.settle()
+        await writing.run(producer.put(b"x", KEYS[SECOND]), within=1)

@@ -11,13 +11,15 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kinesis_publishers.abc import PutAnswer, PutColumns
 from kinesis_publishers.aggregation import decode_aggregate
 from kinesis_publishers.errors import RecordsNotWrittenError
 from kinesis_publishers.events import PutRecordsAnswered
+from kinesis_publishers.model import hash_key_of
 from kinesis_publishers.model.records import AGGREGATE_MAGIC
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.producing.producing_support import FIRST, KEYS, SECOND, STREAM, Writing
+from tests.unit.producing.producing_support import FIRST, KEYS, SECOND, STREAM, SlowWriter, Writing
 
 BOTH = pytest.mark.parametrize("aggregation", [False, True], ids=["plain", "aggregated"])
 _KEYS = "abcde"
@@ -182,3 +184,69 @@ async def test_closing_gives_up_what_was_put_aside(writing: Writing, aggregation
         await writing.run(producer.close(timeout_seconds=1))
     assert all(future.done() for future in futures)
     assert (producer.pending_records, producer.pending_bytes) == (0, 0)
+
+
+@BOTH
+async def test_a_newer_one_that_is_refused_waits_for_an_older_one_that_was_put_aside(
+    writing: Writing, aggregation: bool
+) -> None:
+    # One key in two shards, of which the first refuses its record and then the second.
+    writing.server.add_fault(Fault("PutRecords", "throttle", shard_id=FIRST))
+    options = {"aggregation": aggregation, "lingermillis": 10}
+    options |= {"backoff_base": "300ms", "backoff_max": "300ms", "recordttlmillis": "20s"}
+    for _ in range(5):
+        async with writing.producer(
+            ordering="key", writer=writing.slow(0.2), **options
+        ) as producer:
+            futures = [await producer.put(b"1", "k", "0")]
+            await writing.clock.advance(0.25)
+            futures.append(await producer.put(b"2", "k", str(2**128 - 1)))
+            await writing.clock.advance(0.02)
+            writing.server.add_fault(Fault("PutRecords", "throttle", shard_id=SECOND))
+            await writing.until_done(futures, within=10)
+
+
+async def test_what_was_refused_together_and_is_sent_in_parts_keeps_its_order(
+    writing: Writing,
+) -> None:
+    class Slow(SlowWriter):
+        async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
+            self.seconds = 1 if b"m" in records.payloads else 0.05
+            return await super().put_records(stream_arn, records)
+
+    options = {"aggregation": True, "aggregation_maxbytes": 300, "batch_maxrecords": 1}
+    options |= {"maxinflight": 2, "lingermillis": 10}
+    options |= {"backoff_base": "200ms", "backoff_max": "200ms"}
+    other = next(key for key in "defghijk" if hash_key_of(key, None) < 2**127)
+    for _ in range(10):
+        writing.server.add_fault(Fault("PutRecords", "throttle", shard_id=FIRST, times=2))
+        before = len(writing.data(FIRST))
+        writer = Slow(writing.server, writing.clock, 0.05)
+        async with writing.producer(ordering="key", writer=writer, **options) as producer:
+            futures = [await producer.put(one * 100, KEYS[FIRST]) for one in (b"1", b"2")]
+            await writing.clock.advance(0.02)
+            futures.append(await producer.put(b"3" * 100, KEYS[FIRST]))
+            futures.append(await producer.put(b"x" * 150, other))
+            await writing.clock.advance(0.065)
+            futures.append(await producer.put(b"m", KEYS[SECOND]))
+            await writing.until_done(futures)
+        stored = [one[:1] for one in writing.data(FIRST)[before:] if one[:1] != b"x"]
+        assert stored == [b"1", b"2", b"3"]
+
+
+async def test_of_records_that_were_refused_together_one_expires(writing: Writing) -> None:
+    fault = Fault("PutRecords", "throttle", shard_id=FIRST, times=None, lasting_seconds=3.2)
+    writing.server.add_fault(fault)
+    options = {"aggregation": True, "lingermillis": 500, "recordttlmillis": "3s"}
+    options |= {"backoff_base": "50ms", "backoff_max": "50ms"}
+    async with writing.producer(ordering="key", writer=writing.slow(0.06), **options) as producer:
+        futures = [await producer.put(b"1", KEYS[FIRST])]
+        await writing.clock.advance(0.45)
+        futures.append(await producer.put(b"2", KEYS[FIRST]))
+        await writing.clock.advance(0.07)
+        futures.append(await producer.put(b"3", KEYS[FIRST]))
+        await writing.until_done(futures)
+        stored = [int(one) for one in writing.data(FIRST)]
+        assert stored == sorted(stored)
+        with pytest.raises(RecordsNotWrittenError):
+            await writing.run(producer.flush())
