@@ -89,11 +89,13 @@ class Outstanding:
             return
         # Older ones may have been put aside meanwhile, and newer ones: all of a key are freed in
         # their order.
-        for run in list(returned):
+        others: list[Run] = []
+        for run in returned:
             if self._order.rejoins(run):
-                returned.remove(run)
                 self._queues.queue_of(run.partition_keys[0], run.hash_key_at(0)).aside += 1
-        self._queues.prepend(returned)
+            else:
+                others.append(run)
+        self._queues.prepend(others)
         self._queues.prepend(self._order.freed(part.runs), aside=True)
 
     def _end(self, part: Part) -> None:
