@@ -197,9 +197,12 @@ def _plain_columns(chunk: Sequence[Item]) -> CheckedColumns | None:
 
     A tenth of the cost of checking them one by one.
     """
-    if set(map(type, chunk)) != {tuple} or set(map(len, chunk)) != {2}:  # type: ignore[arg-type]
+    if set(map(type, chunk)) != {tuple}:
         return None
-    payloads, keys = map(list, zip(*chunk, strict=True))
+    try:
+        payloads, keys = map(list, zip(*chunk, strict=True))
+    except ValueError:  # They have more columns, or not as many each.
+        return None
     if set(map(type, payloads)) != {bytes} or set(map(type, keys)) != {str}:
         return None
     lengths = list(map(len, keys))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import chain, count, repeat
+from itertools import chain, count, islice, repeat
 from typing import Final
 
 from attrs import define, evolve, field, frozen
@@ -85,23 +85,24 @@ class Part:
             start = 0
             for run in self.runs:
                 own = slice(start, start + len(run))
-                _settle(run, shard_ids[own], numbers[own], repeat(None), now)
+                _settle(run, shard_ids[own], numbers[own], [None] * len(run), now)
                 start = own.stop
             return
         for (one, runs), shard_id, number in zip(self.aggregates, shard_ids, numbers, strict=True):
             subs = iter(count() if one.is_aggregate else repeat(None))
             for run in runs:
-                _settle(run, [shard_id] * len(run), [number] * len(run), subs, now)
+                records = len(run)
+                own_subs = list(islice(subs, records))
+                _settle(run, [shard_id] * records, [number] * records, own_subs, now)
 
 
 def _settle(
     run: Run,
     shard_ids: Sequence[str],
     numbers: Sequence[str],
-    subs: Iterable[int | None],
+    sub_sequence_numbers: Sequence[int | None],
     now: float,
 ) -> None:
-    sub_sequence_numbers = [sub for _, sub in zip(shard_ids, subs, strict=False)]
     run.settle(
         Written(
             shard_ids=shard_ids,

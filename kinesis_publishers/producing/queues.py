@@ -234,6 +234,8 @@ class ShardQueues:
 
     def split(self, run: Run) -> Sequence[tuple[ShardQueue, Run]]:
         """Return the queues that the records of a run belong to, each with its own."""
+        if run.home is not None and run.home[1] is self._map:
+            return [(run.home[0], run)]
         if len(run) == 1:
             return [(self.queue_of(run.partition_keys[0], run.hash_key_at(0)), run)]
         if run.explicit_hash_keys is None:
@@ -243,11 +245,15 @@ class ShardQueues:
             columns = zip(run.partition_keys, run.explicit_hash_keys, strict=True)
             queues = [self.queue_of(key, hash_key) for key, hash_key in columns]
         if queues.count(queues[0]) == len(queues):
+            run.home = queues[0], self._map
             return [(queues[0], run)]
         indices: dict[ShardQueue, list[int]] = {}
         for index, queue in enumerate(queues):
             indices.setdefault(queue, []).append(index)
-        return [(queue, run.pick(own)) for queue, own in indices.items()]
+        shares = [(queue, run.pick(own)) for queue, own in indices.items()]
+        for queue, own_run in shares:
+            own_run.home = queue, self._map
+        return shares
 
     def prepend(self, runs: Iterable[Run], *, aside: bool = False) -> None:
         """Put records in front of their queues, in their order; ``aside`` is where they were."""

@@ -85,6 +85,7 @@ class Run:
         is_copy: whether the records are in the stream already, as
             :data:`~kinesis_publishers.aggregation.aggregator.Packable` says.
         size: the bytes of data and partition keys.
+        home: the queue that all of them belong to, as long as a shard map holds; if that is known.
     """
 
     put: Putting
@@ -98,6 +99,7 @@ class Run:
     attempts: int = 0
     is_copy: bool = False
     size: int = field()
+    home: tuple[Any, object] | None = None
 
     @size.default
     def _measure(self) -> int:
