@@ -149,10 +149,10 @@ class BlockingProducer:
             RecordsNotWrittenError: as of :meth:`KinesisProducer.close`, which says what
                 ``timeout_seconds`` is.
         """
-        _OPEN.discard(self)
         if os.getpid() != self._pid:
             return  # It is the parent's.
         self._check_thread("close")
+        _OPEN.discard(self)
         with self._turn:
             if self._is_closed:
                 return

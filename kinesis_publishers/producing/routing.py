@@ -51,7 +51,7 @@ class ShardMap:
 
     def shard_of(self, hash_key: int) -> Shard:
         """Return the shard for ``hash_key``; there must be an open one."""
-        return self.open_shards[max(0, bisect_right(self._starts, hash_key) - 1)]
+        return self.open_shards[bisect_right(self._starts, hash_key) - 1]
 
 
 def _without_holes(shards: Iterable[Shard]) -> Iterator[Shard]:

@@ -225,6 +225,22 @@ def test_the_end_of_the_interpreter_delivers_what_was_put(server: LocalKinesis, 
     assert len(stored(server)) == 100
 
 
+def test_the_end_delivers_what_is_left_after_a_callback_has_tried_to_close(
+    server: LocalKinesis,
+) -> None:
+    program = (
+        "import json, sys, threading; from kinesis_publishers import BlockingProducer; "
+        "producer = BlockingProducer.from_properties(json.loads(sys.argv[1])); "
+        "future = producer.put(b'1'); producer.flush(); "
+        "said = threading.Event(); future = producer.put(b'2'); "
+        "future.add_done_callback(lambda _: (said.set(), producer.close())); "
+        "producer.flush(); said.wait(30); producer.put(b'3')"
+    )
+    properties = {**server.properties(STREAM), "kinesis.producer.lingermillis": "1h"}
+    subprocess.run([sys.executable, "-c", program, json.dumps(properties)], check=True, timeout=60)
+    assert sorted(stored(server)) == [b"1", b"2", b"3"]
+
+
 def test_closing_while_many_are_being_put_leaves_no_future_behind(server: LocalKinesis) -> None:
     is_read, goes_on = threading.Event(), threading.Event()
 
