@@ -33,6 +33,9 @@ _VERY_OLD = 3
 _PARTS = 4
 _ASKED_PARTS = 2
 _SMALLEST_PART = 16
+# Bytes per second of an average shard, a thousandth of what one can carry. Of a stream with less,
+# chance and old averages decide which shards seem to have the load.
+_LEAST_RATE = 1024.0
 
 
 @define
@@ -131,17 +134,17 @@ class View:
     def weights(self) -> dict[ShardKey, float]:
         """Return what each shard counts: the same for all, and as much again by its throughput.
 
-        A shard whose throughput is not known yet counts as an average one.
+        A shard whose throughput is not known yet counts as an average one. Of a stream that
+        carries next to nothing, the throughput counts next to nothing.
         """
         known = {
             key: rate
             for key, row in self.rows.items()
             if (rate := lease_of(row).bytes_per_second) is not None
         }
-        mean = sum(known.values()) / len(known) if known else 0.0
-        if mean == 0.0:
-            return dict.fromkeys(self.rows, 1.0)
-        return {key: 1.0 + known.get(key, mean) / mean for key in self.rows}
+        mean = sum(known.values()) / max(1, len(known))
+        scale = max(mean, _LEAST_RATE)
+        return {key: 1.0 + known.get(key, mean) / scale for key in self.rows}
 
 
 def free_to_take(view: View, startable: Iterable[ShardKey]) -> list[ShardKey]:

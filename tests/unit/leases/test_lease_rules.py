@@ -214,6 +214,15 @@ def test_the_load_decides_where_it_is_known() -> None:
     assert to_request(view(level), keys) == []
 
 
+def test_of_next_to_no_load_the_number_of_shards_decides() -> None:
+    # What is left of the averages of a stream that has become idle.
+    keys = [key(number) for number in range(8)]
+    left = [Lease(owner="other1", bytes_per_second=rate) for rate in (3, 1, 0, 0)]
+    idle = [Lease(owner=_ME, bytes_per_second=0)] * 4
+    assert to_request(view([*idle, *left]), keys) == []
+    assert len(to_request(view([*idle[1:], *left, left[0]]), keys)) == 1
+
+
 @pytest.mark.parametrize(
     ("lease", "age", "seconds", "is_settled"),
     [
