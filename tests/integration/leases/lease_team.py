@@ -144,7 +144,8 @@ class Worker:
 
     def was_out_between(self, first: float, last: float) -> bool:
         """Say whether it was killed or stood still at some time."""
-        was_killed = self.was_killed_at is not None and first <= self.was_killed_at <= last
+        # What it was seen to do after that, it has done before the signal came.
+        was_killed = self.was_killed_at is not None and self.was_killed_at <= last
         return was_killed or any(begin <= last and end >= first for begin, end in self.pauses)
 
 
