@@ -126,6 +126,7 @@ def engine_of(text: str) -> AsyncEngine:
         sa.event.listen(engine.sync_engine, "begin", _begin_for_writing)
     else:
         sa.event.listen(engine.sync_engine, "connect", partial(_limit, _LIMITS[extra]))
+        sa.event.listen(engine.sync_engine, "handle_error", _note_broken)
     return engine
 
 
@@ -134,6 +135,12 @@ def _limit(statement: str, connection: Any, _: object) -> None:
     cursor.execute(statement)
     cursor.close()
     connection.commit()
+
+
+def _note_broken(context: sa.ExceptionContext) -> None:
+    # After the last words of a server that goes down, asyncpg refuses calls until it hangs up.
+    if type(context.original_exception).__name__ == "InternalClientError":
+        context.is_disconnect = True
 
 
 def _begin_for_writing(connection: sa.Connection) -> None:

@@ -219,6 +219,37 @@ async def test_a_process_that_stands_still_in_a_transaction_does_not_stop_the_ot
                 await still.exec_driver_sql(sql)
 
 
+async def test_a_server_that_goes_down_while_it_is_connected_to_is_tried_again(
+    postgres: PostgresServer, table: str
+) -> None:
+    url = sa.make_url(postgres.url)
+    fields = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0"
+    farewell = b"E" + (len(fields) + 4).to_bytes(4) + fields
+    connections = 0
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, last: bytes) -> None:
+        with closing(writer):
+            while data := await reader.read(65536):
+                # The answer to the limit of a transaction.
+                is_set = b"SET\0" in data
+                writer.write(data + last if is_set else data)
+                last = b"" if is_set else last
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        theirs, ours = await asyncio.open_connection(url.host, url.port)
+        last = farewell if connections == 1 else b""
+        await asyncio.gather(copy(reader, ours, b""), copy(theirs, writer, last))
+
+    async with await asyncio.start_server(forward, "127.0.0.1") as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        place = url.set(port=port).render_as_string(hide_password=False)
+        async with store_on(place, table) as store:
+            assert await store.load() == {}
+        assert connections == 2
+
+
 async def test_sslmode_is_called_as_everywhere(postgres: PostgresServer, table: str) -> None:
     async with store_on(f"{postgres.url}?sslmode=disable", table) as store:
         assert await store.load() == {}
