@@ -42,8 +42,12 @@ _LIMITS: Final = {
 # By SQLSTATE of PostgreSQL, or by number of MySQL and MariaDB.
 _MEANINGS: Final[tuple[Meaning, ...]] = (
     (
-        # Gone, going down, or not up yet; also a certificate that is refused.
-        "^(08|25P03|57P|1053|1158|1159|1160|1161|1927|2002|2003|2006|2013|2055|4031)|OSError",
+        # Gone, going down, or not up yet; also a certificate that is refused. asyncpg has an error
+        # of its own for a call after the last words of a server that has not hung up yet.
+        (
+            "^(08|25P03|57P|1053|1158|1159|1160|1161|1927|2002|2003|2006|2013|2055|4031)|OSError|"
+            "InternalClientError"
+        ),
         ConnectionFailedError,
         f"check that the server is up, and {_URL_KEY}",
     ),
@@ -126,7 +130,6 @@ def engine_of(text: str) -> AsyncEngine:
         sa.event.listen(engine.sync_engine, "begin", _begin_for_writing)
     else:
         sa.event.listen(engine.sync_engine, "connect", partial(_limit, _LIMITS[extra]))
-        sa.event.listen(engine.sync_engine, "handle_error", _note_broken)
     return engine
 
 
@@ -135,12 +138,6 @@ def _limit(statement: str, connection: Any, _: object) -> None:
     cursor.execute(statement)
     cursor.close()
     connection.commit()
-
-
-def _note_broken(context: sa.ExceptionContext) -> None:
-    # After the last words of a server that goes down, asyncpg refuses calls until it hangs up.
-    if type(context.original_exception).__name__ == "InternalClientError":
-        context.is_disconnect = True
 
 
 def _begin_for_writing(connection: sa.Connection) -> None:

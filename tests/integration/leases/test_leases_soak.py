@@ -127,9 +127,8 @@ class Chaos:
         for before, *after in self.team.repeated():
             for then in after:
                 worker = workers[before.worker]
-                # A lease that a pause kept from being renewed may last a moment longer, and what
-                # was handed out before is begun all the same.
-                since = (worker.batch_begun_at(before) or before.at) - _FAILOVER_SECONDS
+                # What was handed out before a pause is begun after it all the same.
+                since = worker.batch_begun_at(before) or before.at
                 was_out = worker.was_out_between(since, then.at)
                 assert was_out or self._was_away(before.at, then.at), self._history(before, then)
                 before = then
