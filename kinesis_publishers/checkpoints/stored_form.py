@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -78,12 +78,9 @@ def _lease_text(lease: Lease) -> str:
 
 def _lease(text: str) -> Lease:
     fields = json.loads(text)
-    if first_and_last := fields.pop("hash_range", None):
-        first, last = first_and_last
-        fields["hash_range"] = HashRange(int(first), int(last))
-    for name in ("parents", "children"):
-        fields[name] = tuple(_text(one) for one in fields.get(name, ()))
-    return Lease(**fields)
+    if not isinstance(fields, dict):
+        raise TypeError(f"the lease {text!r:.200} is no JSON object")
+    return Lease(**{name: _LEASE_FIELDS[name](value) for name, value in fields.items()})
 
 
 def stored_from_fields(
@@ -157,3 +154,27 @@ def _whole(value: object) -> int:
     if type(value) is not int or value < 0:
         raise TypeError(f"{value!r} is not a count")
     return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is not a list")
+    return tuple(map(_text, value))
+
+
+def _hash_range(value: object) -> HashRange:
+    first, last = map(int, _texts(value))
+    return HashRange(first, last)
+
+
+_LEASE_FIELDS: dict[str, Callable[[object], Any]] = {
+    "owner": _text,
+    "leaving": _text,
+    "switches": _whole,
+    "parents": _texts,
+    "children": _texts,
+    "hash_range": _hash_range,
+    "bytes_per_second": _whole,
+    "settle_seconds": _whole,
+    "consumer_arn": _text,
+}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _COPIER = Path(__file__).with_name("sink_driver.py")
 _KILLS = 3
+_MOST_BEHIND = 2000  # Records, so that a slow machine has no more to read than a fast one.
 _DEADLINE_SECONDS = 180.0
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
@@ -63,7 +64,8 @@ def test_each_record_arrives_once_although_writer_and_reader_are_killed(
         try:
             # In the middle of a micro-batch, which has been written in part.
             while stored() == before or len(arrived()) == seen:
-                put_more()
+                if put - len(arrived()) < _MOST_BEHIND:
+                    put_more()
                 writer.wait(0.1)
                 reader.wait(0.0)
                 assert time.monotonic() < deadline, writer.said + reader.said
@@ -82,7 +84,7 @@ def test_each_record_arrives_once_although_writer_and_reader_are_killed(
         while len(set(arrived())) < put:
             writer.wait(0.2)
             reader.wait(0.0)
-            assert time.monotonic() < deadline, f"{len(arrived())} of {put} came"
+            assert time.monotonic() < deadline, f"{len(arrived())} of {put} came" + writer.said
         # So that it shows that repeated micro-batches were in the stream.
         sent = user_records(local_kinesis, "flights-copy")
     finally:

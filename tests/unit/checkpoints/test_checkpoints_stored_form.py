@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
+    Lease,
     SequenceNumber,
     ShardKey,
     ShardProgress,
@@ -50,6 +53,15 @@ checkpoints = st.builds(
     progress=st.builds(
         ShardProgress, position=positions, as_of=st.none() | instants, is_ended=st.booleans()
     ),
+)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda values: st.lists(values) | st.dictionaries(st.text(), values),
+    max_leaves=5,
+)
+leases = json_values | st.dictionaries(
+    st.sampled_from([field.name for field in attrs.fields(Lease)]), json_values
 )
 
 
@@ -90,6 +102,14 @@ FIELDS = (*SOUND, "sub_sequence_number", "timestamp", "as_of", "lease")
         {"as_of": "2026-01-01T00:00:00"},
         {"is_ended": 2},
         {"is_ended": None},
+        {"lease": "0"},
+        {"lease": '["owner"]'},
+        {"lease": '{"owner": 5}'},
+        {"lease": '{"switches": "1"}'},
+        {"lease": '{"parents": "shardId-000000000000"}'},
+        {"lease": '{"hash_range": 0}'},
+        {"lease": '{"hash_range": ["0", "1", "2"]}'},
+        {"lease": '{"holder": "me"}'},
     ],
     ids=str,
 )
@@ -98,12 +118,19 @@ def test_a_damaged_checkpoint_is_an_error_that_names_the_shard(damage: dict[str,
         stored_from_fields(KEY, {**SOUND, **damage}, where="there")
 
 
-@given(st.dictionaries(st.sampled_from(FIELDS), st.none() | st.text() | st.integers()))
+@given(
+    st.dictionaries(
+        st.sampled_from(FIELDS),
+        st.none() | st.text() | st.integers() | leases.map(json.dumps),
+    )
+)
 def test_any_fields_give_a_checkpoint_or_a_checkpoint_error(
     damage: dict[str, object],
 ) -> None:
     with suppress(CheckpointError):
-        stored_from_fields(KEY, {**SOUND, **damage}, where="there")
+        stored = stored_from_fields(KEY, {**SOUND, **damage}, where="there")
+        again = fields_of(stored.checkpoint, stored.version, NOON)
+        assert stored_from_fields(KEY, again, where="there") == stored
 
 
 @pytest.mark.parametrize(
