@@ -22,13 +22,17 @@ from kinesis_publishers.checkpoints.dynamodb_table import (
     update_of,
     values_of,
 )
-from kinesis_publishers.checkpoints.stored_form import fields_of, instant_of, progress_of
+from kinesis_publishers.checkpoints.stored_form import (
+    fields_of,
+    instant_of,
+    lease_of_fields,
+    progress_of,
+)
 from kinesis_publishers.checkpoints.versions import Attempt
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
-    HashRange,
     Lease,
     PositionType,
     SequenceNumber,
@@ -218,15 +222,17 @@ def _lease(values: Values, state: Mapping[str, Any]) -> Lease | None:
     is_ours = _is_ours(values)
     if is_ours and "settle_seconds" not in state:
         return None
-    throughput, first = values.get("throughputKBps"), values.get("startingHashKey")
-    return Lease(
-        **{field: values[name] for field, name in _ATTRIBUTES.items() if name in values},
-        hash_range=HashRange(int(first), int(values["endingHashKey"])) if first else None,
-        bytes_per_second=None if throughput is None else round(float(throughput) * _BYTES_PER_KB),
-        settle_seconds=state["settle_seconds"] if is_ours else 0,
-        # It stays true after a worker of the KCL has written the row.
-        consumer_arn=state.get("consumer_arn"),
-    )
+    fields = {field: values[name] for field, name in _ATTRIBUTES.items() if name in values}
+    if first := values.get("startingHashKey"):
+        fields["hash_range"] = (first, values["endingHashKey"])
+    if (throughput := values.get("throughputKBps")) is not None:
+        fields["bytes_per_second"] = round(float(throughput) * _BYTES_PER_KB)
+    if is_ours:
+        fields["settle_seconds"] = state["settle_seconds"]
+    # It stays true after a worker of the KCL has written the row.
+    if (consumer_arn := state.get("consumer_arn")) is not None:
+        fields["consumer_arn"] = consumer_arn
+    return lease_of_fields(fields)
 
 
 def row_update(

@@ -80,6 +80,11 @@ def _lease(text: str) -> Lease:
     fields = json.loads(text)
     if not isinstance(fields, dict):
         raise TypeError(f"the lease {text!r:.200} is no JSON object")
+    return lease_of_fields(fields)
+
+
+def lease_of_fields(fields: Mapping[str, object]) -> Lease:
+    """Return the lease that named values make; the errors are Python's."""
     return Lease(**{name: _LEASE_FIELDS[name](value) for name, value in fields.items()})
 
 
@@ -157,7 +162,7 @@ def _whole(value: object) -> int:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list):
+    if not isinstance(value, list | tuple):
         raise TypeError(f"{value!r} is not a list")
     return tuple(map(_text, value))
 

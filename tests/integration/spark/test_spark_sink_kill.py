@@ -84,7 +84,7 @@ def test_each_record_arrives_once_although_writer_and_reader_are_killed(
         while len(set(arrived())) < put:
             writer.wait(0.2)
             reader.wait(0.0)
-            assert time.monotonic() < deadline, f"{len(arrived())} of {put} came" + writer.said
+            assert time.monotonic() < deadline, writer.said + reader.said + f"{put=}"
         # So that it shows that repeated micro-batches were in the stream.
         sent = user_records(local_kinesis, "flights-copy")
     finally:

@@ -258,6 +258,10 @@ async def test_all_pages_are_loaded(watched: KclTable, proxy: DynamoDbProxy) -> 
         {"kpState": {"S": "{"}},
         {"kpState": {"S": '{"position": "AFTER_SEQUENCE_NUMBER"}'}},
         {"endingHashKey": None},
+        {"leaseOwner": {"N": "5"}},
+        {"checkpointOwner": {"NULL": True}},
+        {"ownerSwitchesSinceCheckpoint": {"S": "2"}},
+        {"parentShardId": {"S": "shardId-000000000000"}},
     ],
     ids=str,
 )
