@@ -7,7 +7,7 @@ unread until that class declares them, and are then as strict as all others.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import Factory, define, field, frozen
@@ -67,19 +67,31 @@ class Assignments:
         taken |= {
             option.key for key in values.keys() - given.keys() if (option := find_option(key))
         }
-        self.found = [one for one in self.found if one.option.key not in taken] + more.found
+        self.replace(taken, more)
+
+    def replace(self, keys: Collection[str], more: Assignments) -> None:
+        """Put ``more`` in the place of what has been found for the options of ``keys``."""
+        self.found = [one for one in self.found if one.option.key not in keys] + more.found
         self.problems += more.problems
 
     def add_moved(self, key: str, advice: str) -> None:
         """Record that ``key`` is an option of another connector, with what to do instead."""
         self.problems.append(UnknownOptionError(f"{key}: not an option of this source; {advice}"))
 
-    def add_unknown(self, key: object, *, more: tuple[str, ...] = ()) -> None:
-        """Record that nothing is known as ``key``; its value may be a secret and is not shown."""
+    def add_unknown(
+        self, key: object, *, more: tuple[str, ...] = (), instead: Collection[str] = ()
+    ) -> None:
+        """Record that nothing is known as ``key``; its value may be a secret and is not shown.
+
+        What was meant is a key, or one of ``more``; or, where there are some, one of ``instead``.
+        """
         if not isinstance(key, str):
             self.problems.append(InvalidOptionError(f"{key!r}: a key must be a text"))
             return
-        nearest = nearest_key(key, more=more)
+        if instead:
+            nearest = next(iter(difflib.get_close_matches(key.lower(), instead, n=1)), None)
+        else:
+            nearest = nearest_key(key, more=more)
         hint = f"did you mean {nearest}?" if nearest else "nothing similar is known"
         self.problems.append(UnknownOptionError(f"{key}: unknown option; {hint}"))
 

@@ -10,6 +10,7 @@ from attrs import frozen
 
 from kinesis_publishers.config.assignments import Assignments, assign_custom, assign_properties
 from kinesis_publishers.config.catalogue import ALL_OPTIONS, CUSTOM_PREFIX
+from kinesis_publishers.config.keywords import assign_keywords, replaced_by
 from kinesis_publishers.config.option import Entry, Lookup, Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.rules import find_problems
@@ -47,6 +48,35 @@ class Properties(Lookup):
             ConfigErrors: lists every unknown key, bad value, missing option and contradiction.
         """
         return cls._build(assign_properties(values.items()), complete=complete)
+
+    @classmethod
+    def of(
+        cls,
+        properties: Properties | Mapping[str, Scalar] | None,
+        options: Mapping[str, object],
+        *,
+        complete: bool = True,
+    ) -> Properties:
+        """Return ``properties`` with what the keywords ``options`` say, which take precedence.
+
+        :class:`~kinesis_publishers.Options` has the keywords.
+
+        Raises:
+            ConfigErrors: as of :meth:`parse`.
+        """
+        others: Mapping[str, Entry] = {}
+        if isinstance(properties, Properties):
+            if not options:
+                return properties
+            others, assignments = properties._entries, Assignments()
+        else:
+            assignments = assign_properties((properties or {}).items())
+        keys = replaced_by(options)
+        others = {key: one for key, one in others.items() if key not in keys}
+        assignments.replace(keys, assign_keywords(options))
+        if properties is None and complete:
+            complete = _has_stream(assignments, "stream")
+        return cls._build(assignments, others=others, complete=complete)
 
     @classmethod
     def from_file(cls, path: str | Path, *, complete: bool = True) -> Properties:
@@ -96,12 +126,8 @@ class Properties(Lookup):
         What names code, files or variables is refused unless a pattern in ``allow`` matches it.
         """
         assignments = assign_spark_options(options, allow=allow)
-        if complete and not any(one.option is StreamsConfig.names for one in assignments.found):
-            # By the name that most queries use, too.
-            key = StreamsConfig.names.full_key
-            text = str(StreamsConfig.names.missing()).replace(key, f"streamName ({key})")
-            assignments.problems.append(MissingOptionError(text))
-            complete = False
+        if complete:
+            complete = _has_stream(assignments, "streamName")
         return cls._build(assignments, complete=complete)
 
     @classmethod
@@ -177,6 +203,16 @@ class Properties(Lookup):
     def __repr__(self) -> str:
         pairs = ", ".join(f"{entry.full_key}={entry.shown}" for entry in self._entries.values())
         return f"Properties({pairs})"
+
+
+def _has_stream(assignments: Assignments, name: str) -> bool:
+    """Say whether there is a stream; that there is none is reported with the user's ``name``."""
+    if any(one.option is StreamsConfig.names for one in assignments.found):
+        return True
+    key = StreamsConfig.names.full_key
+    text = str(StreamsConfig.names.missing()).replace(key, f"{name} ({key})")
+    assignments.problems.append(MissingOptionError(text))
+    return False
 
 
 def _read(

@@ -12,8 +12,6 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final
 
-import orjson
-
 from kinesis_publishers.config.assignments import Assignments
 from kinesis_publishers.config.catalogue import find_bare_option, find_option
 from kinesis_publishers.config.option import Option
@@ -23,9 +21,9 @@ from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.leases import LEASES, AssignmentConfig, LeaseConfig
 from kinesis_publishers.config.sections.positions import (
     EndingPositionConfig,
-    InitialPosition,
     InitialPositionConfig,
-    Positions,
+    at_timestamp,
+    parts_of_position,
 )
 from kinesis_publishers.config.sections.producing import ProducerConfig
 from kinesis_publishers.config.sections.reading import DiscoveryConfig, FanOutConfig, PollingConfig
@@ -261,8 +259,6 @@ def _add_implied(assignments: Assignments) -> None:
 _REGION_IN_ENDPOINT: Final = (
     r"(?i)https://kinesis(?:-fips)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?"
 )
-# Glue writes a date without a word before it.
-_DATE: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*"
 _EPOCH_MILLIS: Final = r"[0-9]{13}"
 _CONSUMER_STREAM: Final = r":stream/(?P<stream>[a-zA-Z0-9_.-]+)/consumer/"
 
@@ -275,9 +271,9 @@ def _meaning_of(alias: Option[Any], value: Scalar) -> _Assigned:
         return _consumer_arn(value)
     for section in (InitialPositionConfig, EndingPositionConfig):
         if alias is section.position:
-            return _position(section, value)
+            return parts_of_position(section, value)
         if alias is section.timestamp_text:
-            return _at_timestamp(section, _epoch_seconds(value))
+            return at_timestamp(section, _epoch_seconds(value))
     return [(alias, _WORDS.get(alias.key, {}).get(str(value).strip().lower(), value))]
 
 
@@ -306,40 +302,3 @@ def _epoch_seconds(value: Scalar) -> Scalar:
     # The source for Kafka has milliseconds under this name.
     text = str(value).strip()
     return f"{int(text) / 1000:.3f}" if re.fullmatch(_EPOCH_MILLIS, text) else value
-
-
-def _at_timestamp(section: Positions, instant: Scalar) -> _Assigned:
-    return [
-        (section.position, InitialPosition.AT_TIMESTAMP.value),
-        (section.timestamp_text, instant),
-    ]
-
-
-def _position(section: Positions, value: Scalar) -> _Assigned:
-    """Return what ``startingPosition`` says: a name, a date, AT_TIMESTAMP with one, or JSON."""
-    text = str(value).strip()
-    if text.startswith("{"):
-        return _from_json(section, text)
-    name, _, instant = text.partition(" ")
-    # No end is the earliest one: that is refused, in the word that the user wrote.
-    if name.upper() == "EARLIEST" and section is InitialPositionConfig:
-        return [(section.position, InitialPosition.TRIM_HORIZON.value)]
-    if name.upper() == "AT_TIMESTAMP" and instant.strip():
-        return [(section.position, name), (section.timestamp_text, instant.strip())]
-    if re.fullmatch(_DATE, text):
-        return _at_timestamp(section, text)
-    return [(section.position, value)]
-
-
-def _from_json(section: Positions, text: str) -> _Assigned:
-    try:
-        document = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        document = None
-    # With any other key the whole text is refused: nothing is ignored.
-    if not isinstance(document, dict) or document.keys() - {"format"} != {"at_timestamp"}:
-        return [(section.shards, text)]
-    parts = _at_timestamp(section, document["at_timestamp"])
-    if "format" in document:
-        parts.append((section.timestamp_format, document["format"]))
-    return parts

@@ -251,3 +251,51 @@ def _parse(lookup: Lookup, section: Positions) -> datetime | None:
         return parse_timestamp(text, pattern=lookup.get(section.timestamp_format))
     except InvalidOptionError as error:
         raise InvalidOptionError(f"{lookup.written_key(section.timestamp_text)}: {error}") from None
+
+
+PositionParts: TypeAlias = "list[tuple[Option[Any], Scalar]]"
+# Glue writes a date without a word before it.
+_DATE: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*"
+
+
+def at_timestamp(section: Positions, instant: Scalar) -> PositionParts:
+    """Return the options for a position at ``instant``."""
+    return [
+        (section.position, InitialPosition.AT_TIMESTAMP.value),
+        (section.timestamp_text, instant),
+    ]
+
+
+def parts_of_position(section: Positions, value: Scalar) -> PositionParts:
+    """Return the options that one text for a position stands for.
+
+    It is a name, a date, AT_TIMESTAMP with a date, or JSON.
+    """
+    text = str(value).strip()
+    if text.startswith("{"):
+        return _from_json(section, text)
+    name, _, instant = text.partition(" ")
+    # No end is the earliest one: that is refused, in the word that the user wrote.
+    if name.upper() == "EARLIEST" and section is InitialPositionConfig:
+        return [(section.position, InitialPosition.TRIM_HORIZON.value)]
+    if name.upper() == "AT_TIMESTAMP" and instant.strip():
+        return [(section.position, name), (section.timestamp_text, instant.strip())]
+    if re.fullmatch(_DATE, text):
+        return at_timestamp(section, text)
+    return [(section.position, value)]
+
+
+def _from_json(section: Positions, text: str) -> PositionParts:
+    import orjson
+
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        document = None
+    # With any other key the whole text is refused: nothing is ignored.
+    if not isinstance(document, dict) or document.keys() - {"format"} != {"at_timestamp"}:
+        return [(section.shards, text)]
+    parts = at_timestamp(section, document["at_timestamp"])
+    if "format" in document:
+        parts.append((section.timestamp_format, document["format"]))
+    return parts

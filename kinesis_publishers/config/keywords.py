@@ -1,0 +1,112 @@
+"""From keyword arguments to options, which Python programs give in place of a properties dict.
+
+The keyword of an option is its key without ``kinesis.`` or ``aws.``, with ``_`` for ``.`` and
+``-``. What most programs need has a short name, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final
+
+from kinesis_publishers.config.assignments import Assignments
+from kinesis_publishers.config.catalogue import ALL_OPTIONS
+from kinesis_publishers.config.option import Option
+from kinesis_publishers.config.parsers import Duration, Scalar
+from kinesis_publishers.config.sections.checkpoints import CheckpointConfig
+from kinesis_publishers.config.sections.positions import (
+    EndingPositionConfig,
+    InitialPositionConfig,
+    Positions,
+    parts_of_position,
+)
+from kinesis_publishers.config.sections.registration import RegistrationConfig
+from kinesis_publishers.config.sections.source import SourceConfig, StreamsConfig
+from kinesis_publishers.errors import InvalidOptionError
+
+SHORT_NAMES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
+    {
+        "stream": StreamsConfig.names,
+        "start": InitialPositionConfig.position,
+        "end": EndingPositionConfig.position,
+        "application": CheckpointConfig.application,
+        "publisher": SourceConfig.record_publisher,
+        "consumer_name": RegistrationConfig.consumer_name,
+    }
+)
+"""The options that have a short name, by that name."""
+
+_POSITIONS: Final[Mapping[str, Positions]] = MappingProxyType(
+    {"start": InitialPositionConfig, "end": EndingPositionConfig}
+)
+
+
+def keyword_of(option: Option[Any]) -> str:
+    """Return the long keyword of ``option``."""
+    words = re.sub("([a-z])([A-Z])", r"\1_\2", option.key.removeprefix("aws."))
+    return re.sub("[.-]", "_", words).lower()
+
+
+_OPTION_OF: Final = MappingProxyType(
+    {**{keyword_of(option): option for option in ALL_OPTIONS}, **SHORT_NAMES}
+)
+
+
+def assign_keywords(keywords: Mapping[str, object]) -> Assignments:
+    """Resolve keyword arguments; ``None`` says the same as leaving one out."""
+    assignments = Assignments()
+    for name, value in keywords.items():
+        option = _OPTION_OF.get(name)
+        if option is None:
+            assignments.add_unknown(name, instead=_OPTION_OF)
+        elif value is not None:
+            try:
+                parts = _parts_of(name, option, value)
+            except InvalidOptionError as error:
+                assignments.problems.append(error)
+                continue
+            for target, part in parts:
+                assignments.add(target, name, part)
+    return assignments
+
+
+def replaced_by(keywords: Mapping[str, object]) -> frozenset[str]:
+    """Return the keys of the options whose former values ``keywords`` replace."""
+    given = {name for name, value in keywords.items() if value is not None}
+    options = [_OPTION_OF[name] for name in given & _OPTION_OF.keys()]
+    # A position is one thing, which several options say.
+    for name in given & _POSITIONS.keys():
+        options += _POSITIONS[name].options()
+    return frozenset(option.key for option in options)
+
+
+def _parts_of(
+    name: str, option: Option[Any], value: object
+) -> Iterable[tuple[Option[Any], Scalar]]:
+    scalar = _scalar_of(name, option, value)
+    section = _POSITIONS.get(name)
+    return [(option, scalar)] if section is None else parts_of_position(section, scalar)
+
+
+def _scalar_of(name: str, option: Option[Any], value: object) -> Scalar:
+    """Return ``value`` as a properties dict may hold it; what is none of them is refused later."""
+    if isinstance(value, Enum):
+        value = value.value
+    elif isinstance(value, timedelta) and isinstance(option.parser, Duration):
+        value = value / timedelta(**{_ARGUMENTS[option.parser.unit]: 1})
+    elif isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidOptionError(
+                f"{name}: {value!r} has no time zone: give it one, as datetime(..., tzinfo=UTC)"
+            )
+        value = value.isoformat()
+    elif isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+        value = ",".join(value)
+    return value  # type: ignore[return-value]
+
+
+_ARGUMENTS: Final = {"ms": "milliseconds", "s": "seconds"}
