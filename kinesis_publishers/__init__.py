@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.checkpoints.checkpointer import Checkpointer as Checkpointer
     from kinesis_publishers.clock import Clock as Clock
     from kinesis_publishers.clock import SystemClock as SystemClock
+    from kinesis_publishers.config import Options as Options
     from kinesis_publishers.config import Properties as Properties
     from kinesis_publishers.engine.delivery import Delivery as Delivery
     from kinesis_publishers.engine.delivery import DeliverySink as DeliverySink
@@ -53,11 +54,13 @@ if TYPE_CHECKING:
     from kinesis_publishers.model import UserRecord as UserRecord
     from kinesis_publishers.processing import DeadLetter as DeadLetter
     from kinesis_publishers.processing import ErrorPolicy as ErrorPolicy
+    from kinesis_publishers.processing import RecordIterator as RecordIterator
     from kinesis_publishers.processing import RecordStream as RecordStream
     from kinesis_publishers.processing import RetryOnError as RetryOnError
     from kinesis_publishers.processing import ScanResult as ScanResult
     from kinesis_publishers.processing import StopOnError as StopOnError
     from kinesis_publishers.processing import read as read
+    from kinesis_publishers.processing import records as records
     from kinesis_publishers.processing import scan as scan
     from kinesis_publishers.processing import with_error_policy as with_error_policy
     from kinesis_publishers.producing import BlockingProducer as BlockingProducer
@@ -75,7 +78,7 @@ _NAMES: Final = {
     ),
     "checkpoints.checkpointer": "Checkpointer",
     "clock": "Clock SystemClock",
-    "config": "Properties",
+    "config": "Options Properties",
     "engine.delivery": "Delivery DeliverySink ShardStatus",
     "engine.pool": "Reservation",
     "events": "Event EventSink fan_out_events log_event",
@@ -85,8 +88,8 @@ _NAMES: Final = {
         "StoredCheckpoint StreamIdentity StreamProgress UserRecord"
     ),
     "processing": (
-        "DeadLetter ErrorPolicy RecordStream RetryOnError ScanResult StopOnError read scan "
-        "with_error_policy"
+        "DeadLetter ErrorPolicy RecordIterator RecordStream RetryOnError ScanResult StopOnError "
+        "read records scan with_error_policy"
     ),
     "producing": "BlockingProducer KinesisProducer PutResult",
     "readers.fetcher": "KinesisDataFetcher OnBatch",

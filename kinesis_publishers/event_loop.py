@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import concurrent.futures.thread  # noqa: F401 - for the order at the end; see below
+import logging
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 _T = TypeVar("_T")
+_LOGGER = logging.getLogger(__name__)
 
 
 class EventLoopThread:
@@ -81,10 +85,11 @@ class OpenInThread(Generic[_T]):
             self.loop.close()
             raise
 
-    def close(self) -> None:
-        """Leave the context and end the thread."""
+    def close(self, error: BaseException | None = None) -> None:
+        """Leave the context, because of ``error`` perhaps, and end the thread."""
+        kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
         try:
-            self.loop.start(self._resources.aclose()).result()
+            self.loop.start(self._resources.__aexit__(kind, error, traceback)).result()
         finally:
             self.loop.close()
 
@@ -94,3 +99,33 @@ async def _cancel_other_tasks() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+
+
+class _Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+_OPEN: Final[set[_Closeable]] = set()
+
+
+def close_at_exit(one: _Closeable) -> None:
+    """Let the end of the interpreter close ``one``, which :func:`closed_before_exit` takes back."""
+    _OPEN.add(one)
+
+
+def closed_before_exit(one: _Closeable) -> None:
+    """Say that ``one`` has been closed."""
+    _OPEN.discard(one)
+
+
+def _close_all() -> None:
+    for one in tuple(_OPEN):
+        try:
+            one.close()
+        except Exception as error:  # noqa: BLE001 - nobody is there who could handle it
+            _LOGGER.error("At the end of the program %r could not be closed: %s", one, error)
+
+
+# Before the threads of concurrent.futures end, without which no name is resolved: what is
+# registered later runs earlier, and their module has been loaded. Functions of atexit run after.
+getattr(threading, "_register_atexit", atexit.register)(_close_all)

@@ -11,10 +11,12 @@ from __future__ import annotations
 from kinesis_publishers.config.option import Namespace as Namespace
 from kinesis_publishers.config.option import Option as Option
 from kinesis_publishers.config.option import OptionFamily as OptionFamily
+from kinesis_publishers.config.options import Options as Options
 from kinesis_publishers.config.parsers import Choice as Choice
 from kinesis_publishers.config.parsers import DecimalNumber as DecimalNumber
 from kinesis_publishers.config.parsers import Duration as Duration
 from kinesis_publishers.config.parsers import Flag as Flag
+from kinesis_publishers.config.parsers import Scalar as Scalar
 from kinesis_publishers.config.parsers import Size as Size
 from kinesis_publishers.config.parsers import Text as Text
 from kinesis_publishers.config.parsers import WholeNumber as WholeNumber

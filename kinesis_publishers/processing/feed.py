@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Self
@@ -110,7 +110,7 @@ class DeliveryFeed(DeliverySink):
     @classmethod
     def from_properties(
         cls,
-        properties: Properties | Mapping[str, str | int | float | bool],
+        properties: Properties,
         *,
         events: EventSink | None,
         clock: Clock,
@@ -120,8 +120,6 @@ class DeliveryFeed(DeliverySink):
         Raises:
             ConfigError: the properties cannot work; every problem is named.
         """
-        if not isinstance(properties, Properties):
-            properties = Properties.parse(properties)
         open_fetcher = partial(
             KinesisDataFetcher.from_properties,
             properties,

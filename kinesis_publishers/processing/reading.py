@@ -7,10 +7,10 @@ import inspect
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from typing import Self, TypeAlias, TypeVar
+from typing import Self, TypeAlias, TypeVar, Unpack
 
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.config import Properties
+from kinesis_publishers.config import Options, Properties, Scalar
 from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import ClosedError, ProcessingCancelledError
 from kinesis_publishers.events import EventSink
@@ -28,12 +28,13 @@ _TURN_SECONDS = 0.01
 
 
 def read(
-    properties: Properties | Mapping[str, str | int | float | bool],
+    properties: Properties | Mapping[str, Scalar] | None = None,
     *,
     on_shard_end: OnShardEnd | None = None,
     on_shard_lost: OnShardLost | None = None,
     events: EventSink | None = None,
     clock: Clock | None = None,
+    **options: Unpack[Options],
 ) -> RecordStream:
     """Read the records of all shards of the configured streams, one by one.
 
@@ -42,8 +43,8 @@ def read(
     ``kinesis.checkpoint.application`` the next run continues after it. The records of a shard come
     in their order, those of different shards batch by batch as they arrive.
 
-    SIGTERM ends the loop in an orderly way, unless the program handles it itself: the current
-    record is finished, and its checkpoint is written.
+    SIGTERM and Ctrl-C end the loop in an orderly way, unless the program handles them itself: the
+    current record is finished, and its checkpoint is written. A second one has its usual effect.
 
     Args:
         properties: what to read, and how.
@@ -54,6 +55,8 @@ def read(
             what was not recorded yet. It is not for shards that are handed over.
         events: takes diagnostic events, in addition to the sinks that the properties name.
         clock: the source of time; the default is this machine's clock.
+        **options: the properties as keywords, which take precedence over the former: see
+            :class:`~kinesis_publishers.Options`.
 
     Raises:
         ConfigError: the properties cannot work; every problem is named.
@@ -63,7 +66,9 @@ def read(
         if hook is not None and not callable(hook):
             raise TypeError(f"{name} must be an async function, not {hook!r}")
     clock = clock or SystemClock()
-    feed = DeliveryFeed.from_properties(properties, events=events, clock=clock)
+    feed = DeliveryFeed.from_properties(
+        Properties.of(properties, options), events=events, clock=clock
+    )
     return RecordStream(feed, clock=clock, on_shard_end=on_shard_end, on_shard_lost=on_shard_lost)
 
 
@@ -123,7 +128,7 @@ class RecordStream(AsyncIterator["Record"]):
     async def _open(self) -> None:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._feed)
-            signals = free_signals(signal.SIGTERM)
+            signals = free_signals(signal.SIGTERM, signal.SIGINT)
             stack.enter_context(stopped_by(*signals, stop=lambda _: self.stop()))
             self._resources = stack.pop_all()
         self._is_open = True
@@ -136,12 +141,22 @@ class RecordStream(AsyncIterator["Record"]):
         kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
         await self._resources.__aexit__(kind, error, traceback)
 
-    async def __anext__(self) -> Record:
+    def take_at_once(self) -> Record | None:
+        """Return the next record if that needs no wait: the previous one has been processed."""
         self._processed = self._taken
-        if not self._feed.is_stopping and self._clock.monotonic() < self._next_turn:
+        if not self._is_ending and self._clock.monotonic() < self._next_turn:
             for record in self._records:
                 self._taken += 1
                 return record
+        return None
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._feed.is_stopping or (self._handed is not None and self._handed.is_cut)
+
+    async def __anext__(self) -> Record:
+        if (record := self.take_at_once()) is not None:
+            return record
         if self._is_asked:
             raise RuntimeError(
                 "Two tasks ask for the next record at once, and each call says that the previous "
@@ -152,6 +167,10 @@ class RecordStream(AsyncIterator["Record"]):
             return await self._next_in_turn()
         finally:
             self._is_asked = False
+
+    async def next_or_none(self) -> Record | None:
+        """Return the next record as ``anext`` does, and ``None`` at the end."""
+        return await anext(self, None)
 
     async def _next_in_turn(self) -> Record:
         try:

@@ -7,12 +7,19 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 from attrs import Factory, define, field
 
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.config import AggregationMode, OnInvalidAggregate, Properties, SourceConfig
+from kinesis_publishers.config import (
+    AggregationMode,
+    OnInvalidAggregate,
+    Options,
+    Properties,
+    Scalar,
+    SourceConfig,
+)
 from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.events import EventSink
@@ -41,8 +48,8 @@ OnShardTaken: TypeAlias = "Callable[[ShardKey], None]"
 
 
 def scan(
-    properties: Properties | Mapping[str, str | int | float | bool],
-    process: Process,
+    properties: Properties | Mapping[str, Scalar] | None = None,
+    process: Process | None = None,
     *,
     per_batch: bool = False,
     workers: int = 1,
@@ -52,17 +59,18 @@ def scan(
     stop: threading.Event | None = None,
     events: EventSink | None = None,
     clock: Clock | None = None,
+    **options: Unpack[Options],
 ) -> None:
     """Call ``process`` for each record of the configured streams, until told to stop.
 
-    It returns after SIGTERM, when ``process`` returns ``ScanResult.STOP``, or soon after ``stop``
-    is set: running calls are finished, and their checkpoints written. Ctrl-C does the same and
-    raises ``KeyboardInterrupt``. When ``process`` returns, its record has been processed; with
+    It returns after SIGTERM or Ctrl-C, when ``process`` returns ``ScanResult.STOP``, or soon after
+    ``stop`` is set: running calls are finished, and their checkpoints written. A second signal has
+    its usual effect. When ``process`` returns, its record has been processed; with
     ``kinesis.checkpoint.application`` the next run continues after it. The records of a shard come
     in their order.
 
     Args:
-        properties: what to read, and how.
+        properties: what to read, and how; ``None`` if ``options`` say everything.
         process: takes a :class:`~kinesis_publishers.Record`, in a thread of its own, and returns
             ``None`` or a :class:`ScanResult`.
         per_batch: let it take a :class:`~kinesis_publishers.RecordBatch` of one shard instead.
@@ -77,6 +85,8 @@ def scan(
         stop: ends the scan once it is set, from any thread: only the main thread gets signals.
         events: takes diagnostic events, in addition to the sinks that the properties name.
         clock: the source of time; the default is this machine's clock.
+        **options: the same as keywords, which take precedence: see
+            :class:`~kinesis_publishers.Options`.
 
     Raises:
         ConfigError: the properties cannot work; every problem is named.
@@ -84,6 +94,7 @@ def scan(
         KinesisPublishersError: reading, or writing checkpoints, has failed.
     """
     check_callback("process", process)
+    assert process is not None
     if on_shard_end is not None:
         check_callback("on_shard_end", on_shard_end)
     if on_shard_lost is not None:
@@ -95,8 +106,7 @@ def scan(
     if stop is not None and not callable(getattr(stop, "is_set", None)):
         raise TypeError(f"stop must be a threading.Event, not {stop!r}")
     clock = clock or SystemClock()
-    if not isinstance(properties, Properties):
-        properties = Properties.parse(properties)
+    properties = Properties.of(properties, options)
     on_invalid = properties.get(SourceConfig.on_invalid_aggregate)
     if on_invalid is OnInvalidAggregate.DEAD_LETTER and not per_batch:
         process, properties = _with_dead_letters(process, properties, on_error)
@@ -114,8 +124,6 @@ def scan(
     _check_no_loop()
     signals = free_signals(signal.SIGTERM, signal.SIGINT)
     asyncio.run(scanner.run(signals))
-    if scanner.was_interrupted:
-        raise KeyboardInterrupt
 
 
 def _with_dead_letters(
@@ -151,11 +159,7 @@ def _check_no_loop() -> None:
 
 @define(eq=False)
 class _Scanner:
-    """Works through deliveries with a callback; the arguments are those of :func:`scan`.
-
-    Attributes:
-        was_interrupted: whether Ctrl-C has ended it.
-    """
+    """Works through deliveries with a callback; the arguments are those of :func:`scan`."""
 
     _process: Process
     _feed: DeliveryFeed
@@ -166,7 +170,6 @@ class _Scanner:
     _on_shard_lost: OnShardTaken | None = field(kw_only=True)
     _stop_flag: threading.Event | None = field(kw_only=True, alias="stop")
     _clock: Clock = field(kw_only=True)
-    was_interrupted: bool = field(default=False, init=False)
     _is_open: bool = field(default=False, init=False)
     _is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
     # One worker at a time takes what comes next, and handles the end of a shard meanwhile.
@@ -193,7 +196,7 @@ class _Scanner:
     async def _read(self, signals: Iterable[signal.Signals]) -> None:
         async with self._feed:
             self._is_open = True
-            with stopped_by(*signals, stop=self._stop_for_signal):
+            with stopped_by(*signals, stop=lambda _: self._stop()):
                 await self._run_workers()
 
     async def _run_workers(self) -> None:
@@ -211,10 +214,6 @@ class _Scanner:
         if not self._is_open:
             # Opening may take as long as the store's retries.
             reading.cancel()
-        self._stop()
-
-    def _stop_for_signal(self, one: signal.Signals) -> None:
-        self.was_interrupted |= one is signal.SIGINT
         self._stop()
 
     def _stop(self) -> None:

@@ -8,44 +8,58 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 _Stop: TypeAlias = "Callable[[signal.Signals], None]"
+_Loop: TypeAlias = "asyncio.AbstractEventLoop | None"
 
 _DEFAULT_HANDLERS: Final = (signal.SIG_DFL, signal.default_int_handler)
-# A loop has one handler per signal: it stops everything that reads in the loop.
-_STOPS: dict[asyncio.AbstractEventLoop, defaultdict[signal.Signals, list[_Stop]]] = {}
-# What the process has as its handler while the loop has ours.
-_INSTALLED: dict[signal.Signals, object] = {}
+# One handler per signal stops everything that reads in a loop, or, without one, in threads.
+_STOPS: dict[_Loop, defaultdict[signal.Signals, list[_Stop]]] = {}
+# The handlers before ours, and ours, so that one that the program installs meanwhile stays.
+_FORMER: dict[tuple[_Loop, signal.Signals], Any] = {}
+_INSTALLED: dict[tuple[_Loop, signal.Signals], Any] = {}
 
 
 def free_signals(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
     """Return the ``signals`` that the user's program neither handles nor ignores.
 
-    Only the main thread may handle signals: in another thread there are none. For SIGINT, call this
-    before ``asyncio.run``, which installs its own handler.
+    Only the main thread may handle signals: in another thread there are none.
     """
     if threading.current_thread() is not threading.main_thread():
         return ()
-    return tuple(
-        one for one in signals if signal.getsignal(one) in _DEFAULT_HANDLERS or _is_ours(one)
+    return tuple(one for one in signals if _is_free(one))
+
+
+def _is_free(one: signal.Signals) -> bool:
+    handler = signal.getsignal(one)
+    if handler in _DEFAULT_HANDLERS or _stops_here()[one]:
+        return True
+    # That of asyncio.run, which is the program's default for Ctrl-C.
+    return isinstance(handler, partial) and isinstance(
+        getattr(handler.func, "__self__", None), asyncio.Runner
     )
 
 
-def _is_ours(one: signal.Signals) -> bool:
+def _current_loop() -> _Loop:
     try:
-        stops = _STOPS.get(asyncio.get_running_loop())
+        return asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return stops is not None and bool(stops[one])
+        return None
+
+
+def _stops_here() -> defaultdict[signal.Signals, list[_Stop]]:
+    return _STOPS.setdefault(_current_loop(), defaultdict(list))
 
 
 @contextmanager
 def stopped_by(*signals: signal.Signals, stop: _Stop) -> Iterator[None]:
-    """Call ``stop`` in the event loop when one of ``signals`` comes while the body runs.
+    """Call ``stop`` when one of ``signals`` comes while the body runs.
 
-    The first signal calls every ``stop`` of the loop once; the same signal has its normal effect
-    when it comes again.
+    It is called in the event loop of this thread; without one, in the main thread, between two
+    steps of whatever that does. The first signal calls every ``stop`` once; the same signal has its
+    normal effect when it comes again.
 
     Args:
         signals: free ones, see :func:`free_signals`.
@@ -55,15 +69,13 @@ def stopped_by(*signals: signal.Signals, stop: _Stop) -> Iterator[None]:
     if not signals:
         yield
         return
-    loop = asyncio.get_running_loop()
     # A context that was never left, of a loop over records for example, ends with its event loop.
-    for closed in [one for one in _STOPS if one.is_closed()]:
+    for closed in [one for one in _STOPS if one is not None and one.is_closed()]:
         del _STOPS[closed]
-    stops = _STOPS.setdefault(loop, defaultdict(list))
+    loop, stops = _current_loop(), _stops_here()
     for one in signals:
         if not stops[one]:
-            loop.add_signal_handler(one, _stop_all, one)
-            _INSTALLED[one] = signal.getsignal(one)
+            _install_handler(loop, one)
         stops[one].append(stop)
     try:
         yield
@@ -75,16 +87,32 @@ def stopped_by(*signals: signal.Signals, stop: _Stop) -> Iterator[None]:
                     _remove_handler(loop, one)
 
 
-def _remove_handler(loop: asyncio.AbstractEventLoop, one: signal.Signals) -> None:
+def _install_handler(loop: _Loop, one: signal.Signals) -> None:
+    _FORMER[loop, one] = signal.getsignal(one)
+    if loop is None:
+        signal.signal(one, lambda *_: _stop_all(None, one))
+    else:
+        loop.add_signal_handler(one, _stop_all, loop, one)
+    _INSTALLED[loop, one] = signal.getsignal(one)
+
+
+def _remove_handler(loop: _Loop, one: signal.Signals) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        return  # The garbage collector has closed it there; the next signal removes the handler.
     handler = signal.getsignal(one)
-    loop.remove_signal_handler(one)
-    if handler is not None and handler is not _INSTALLED.pop(one, handler):
-        # The program has installed its own in the meantime, and the loop has removed that.
-        signal.signal(one, handler)
+    if loop is not None:
+        loop.remove_signal_handler(one)
+    former = _FORMER.pop((loop, one), None)
+    # If the program has installed its own in the meantime, that stays.
+    chosen = former if handler is _INSTALLED.pop((loop, one), handler) else handler
+    if chosen is not None:
+        signal.signal(one, chosen)
 
 
-def _stop_all(one: signal.Signals) -> None:
-    loop = asyncio.get_running_loop()
+def _stop_all(loop: _Loop, one: signal.Signals) -> None:
     _remove_handler(loop, one)
-    for stop in _STOPS[loop].pop(one):
+    stops = _STOPS[loop].pop(one, [])
+    for stop in stops:
         stop(one)
+    if not stops:
+        signal.raise_signal(one)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
-import concurrent.futures.thread  # noqa: F401 - for the order at the end; see below
-import logging
 import os
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, Unpack
 
 from kinesis_publishers.clock import Clock
-from kinesis_publishers.config import Properties
+from kinesis_publishers.config import Options, Properties, Scalar
 from kinesis_publishers.errors import ClosedError, KinesisPublishersError
-from kinesis_publishers.event_loop import OpenInThread
+from kinesis_publishers.event_loop import OpenInThread, close_at_exit, closed_before_exit
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.producing.checking import Data, Item
 from kinesis_publishers.producing.producer import CHUNK_RECORDS, KinesisProducer
 from kinesis_publishers.producing.records import ManyPuts, PutResult, Row
 
-_LOGGER = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 # Records that have not reached the buffer yet: handing over one by one would cost ten times more.
@@ -52,18 +48,19 @@ class BlockingProducer:
         self._is_closed = False
         # In the loop's thread: whoever has it takes the line.
         self._taking = asyncio.Lock()
-        _OPEN.add(self)
+        close_at_exit(self)
 
     @classmethod
     def from_properties(
         cls,
-        properties: Properties | Mapping[str, str | int | float | bool],
+        properties: Properties | Mapping[str, Scalar] | None = None,
         *,
         events: EventSink | None = None,
         clock: Clock | None = None,
+        **options: Unpack[Options],
     ) -> Self:
         """Open a producer, as :meth:`KinesisProducer.from_properties` does with the same errors."""
-        opening = KinesisProducer.from_properties(properties, events=events, clock=clock)
+        opening = KinesisProducer.from_properties(properties, events=events, clock=clock, **options)
         opened = OpenInThread(opening, name="kinesis-producer")
         return cls(opened, opened.value.clock)
 
@@ -152,7 +149,7 @@ class BlockingProducer:
         if os.getpid() != self._pid:
             return  # It is the parent's.
         self._check_thread("close")
-        _OPEN.discard(self)
+        closed_before_exit(self)
         with self._turn:
             if self._is_closed:
                 return
@@ -244,19 +241,3 @@ def _new_future() -> Future[Any]:
     # It cannot be cancelled: the record is under way.
     future.set_running_or_notify_cancel()
     return future
-
-
-_OPEN: set[BlockingProducer] = set()
-
-
-def _close_all() -> None:
-    for one in tuple(_OPEN):
-        try:
-            one.close()
-        except Exception as error:  # noqa: BLE001 - nobody is there who could handle it
-            _LOGGER.error("Records were not written at the end of the program: %s", error)
-
-
-# Before the threads of concurrent.futures end, without which no name is resolved: what is
-# registered later runs earlier, and their module has been loaded. Functions of atexit run after.
-getattr(threading, "_register_atexit", atexit.register)(_close_all)

@@ -9,12 +9,12 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
-from typing import Self
+from typing import Self, Unpack
 from weakref import WeakSet
 
 from kinesis_publishers.assembly import WritingServices, open_writing
 from kinesis_publishers.clock import Clock
-from kinesis_publishers.config import Ordering, Properties
+from kinesis_publishers.config import Options, Ordering, Properties, Scalar
 from kinesis_publishers.errors import (
     BufferFullError,
     ClosedError,
@@ -91,10 +91,11 @@ class KinesisProducer:
     @asynccontextmanager
     async def from_properties(
         cls,
-        properties: Properties | Mapping[str, str | int | float | bool],
+        properties: Properties | Mapping[str, Scalar] | None = None,
         *,
         events: EventSink | None = None,
         clock: Clock | None = None,
+        **options: Unpack[Options],
     ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a producer, deliver what was put, and close.
 
@@ -102,14 +103,14 @@ class KinesisProducer:
             properties: the stream (``kinesis.streams``), where it is, and ``kinesis.producer.*``.
             events: takes diagnostic events in addition to the sinks that the properties name.
             clock: this machine's unless it is given.
+            **options: the properties as keywords: see :class:`~kinesis_publishers.Options`.
 
         Raises:
             ConfigError: the properties cannot work; every problem is named.
             KinesisPublishersError: the stream cannot be described, or its shards cannot be listed.
             RecordsNotWrittenError: on leaving, as of :meth:`close`.
         """
-        if not isinstance(properties, Properties):
-            properties = Properties.parse(properties)
+        properties = Properties.of(properties, options)
         async with (
             open_writing(properties, events=events, clock=clock) as services,
             cls(services, ShardMap.of(await services.list_shards())) as producer,
@@ -358,8 +359,7 @@ class KinesisProducer:
                     self._outstanding.records,
                 )
         else:
-            cause = sending.exception()
-            self._unusable = f"has failed: {cause!r}"
+            self._unusable = f"has failed: {(cause := sending.exception())!r}"
             _LOGGER.error("The producer for %s has failed", self._services.name, exc_info=cause)
             error = RecordsNotWrittenError(f"the producer {self._unusable}")
             error.__cause__ = cause

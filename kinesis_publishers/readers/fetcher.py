@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, Unpack
 
 from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.assembly import Services, open_checkpointer, open_services
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.clock import Clock
-from kinesis_publishers.config import CheckpointConfig, Properties
+from kinesis_publishers.config import CheckpointConfig, Options, Properties, Scalar
 from kinesis_publishers.engine.delivery import (
     Delivery,
     DeliverySink,
@@ -115,7 +115,7 @@ class KinesisDataFetcher:
     @asynccontextmanager
     async def from_properties(
         cls,
-        properties: Properties | Mapping[str, str | int | float | bool],
+        properties: Properties | Mapping[str, Scalar] | None,
         on_batch: OnBatch | DeliverySink,
         *,
         resume: Mapping[str, StreamProgress] | None = None,
@@ -123,6 +123,7 @@ class KinesisDataFetcher:
         events: EventSink | None = None,
         clock: Clock | None = None,
         guard: ConsumerGuard | None = None,
+        **options: Unpack[Options],
     ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a fetcher, and close them.
 
@@ -130,7 +131,7 @@ class KinesisDataFetcher:
         has stopped, and what has been processed is written to its store.
 
         Args:
-            properties: what to read, and how.
+            properties: what to read, and how; ``None`` if ``options`` say everything.
             on_batch: what records are handed to.
             resume: as in the constructor; not together with checkpoints, which say the same.
             records_deliveries: whether a delivery counts as processed as soon as ``on_batch`` has
@@ -140,14 +141,15 @@ class KinesisDataFetcher:
             guard: removes stream consumers once this process is gone, and outlives the fetcher.
                 Unless it is given, leaving the context removes them, and a guard of the fetcher's
                 own serves only if this process is killed.
+            **options: the same as keywords, which take precedence: see
+                :class:`~kinesis_publishers.Options`.
 
         Raises:
             ConfigError: the properties cannot work; every problem is named.
             CheckpointError: the store of checkpoints cannot be used, or what it has.
         """
         sink = on_batch if isinstance(on_batch, DeliverySink) else _CallbackSink(on_batch)
-        if not isinstance(properties, Properties):
-            properties = Properties.parse(properties)
+        properties = Properties.of(properties, options)
         if resume is not None and CheckpointConfig.from_properties(properties).application:
             raise ConfigError(
                 "resume and kinesis.checkpoint.application both say where reading continues: give "

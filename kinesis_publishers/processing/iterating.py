@@ -1,0 +1,197 @@
+"""Records one by one in a plain loop: ``for record in records(stream="orders")``."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
+from contextlib import ExitStack
+from typing import Self, TypeVar, Unpack
+
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import Options, Properties, Scalar
+from kinesis_publishers.errors import ClosedError
+from kinesis_publishers.event_loop import OpenInThread, close_at_exit, closed_before_exit
+from kinesis_publishers.events import EventSink
+from kinesis_publishers.model import Record, Shard, ShardKey
+from kinesis_publishers.processing.error_policies import check_callback
+from kinesis_publishers.processing.reading import RecordStream, read
+from kinesis_publishers.processing.signals import free_signals, stopped_by
+
+_T = TypeVar("_T")
+
+
+def records(
+    properties: Properties | Mapping[str, Scalar] | None = None,
+    *,
+    on_shard_end: Callable[[Shard], None] | None = None,
+    on_shard_lost: Callable[[ShardKey], None] | None = None,
+    events: EventSink | None = None,
+    clock: Clock | None = None,
+    **options: Unpack[Options],
+) -> RecordIterator:
+    """Read the records of all shards of the configured streams, one by one, in a plain loop.
+
+    It is :func:`~kinesis_publishers.read` for programs without an event loop of their own, and for
+    notebooks: ``for record in records(stream="orders", region="eu-west-1")``. Reading runs in a
+    thread of its own. A request for the next record says that the previous one has been processed;
+    with ``application`` the next run continues after it.
+
+    SIGTERM and Ctrl-C end the loop in an orderly way, unless the program handles them itself: the
+    current record is finished, and its checkpoint is written. A second one has its usual effect.
+
+    Args:
+        properties: what to read, and how.
+        on_shard_end: is called when a shard has ended and all of its records have been processed,
+            before any record of the shards that continue it.
+        on_shard_lost: is called when another worker has taken a shard from this one, as of
+            ``read``. Both run in a thread of their own, while the loop waits for a record.
+        events: takes diagnostic events, in addition to the sinks that the properties name.
+        clock: the source of time; the default is this machine's clock.
+        **options: the properties as keywords, which take precedence over the former: see
+            :class:`~kinesis_publishers.Options`.
+
+    Raises:
+        ConfigError: the properties cannot work; every problem is named.
+        TypeError: ``on_shard_end`` or ``on_shard_lost`` cannot be called.
+    """
+    for name, hook in (("on_shard_end", on_shard_end), ("on_shard_lost", on_shard_lost)):
+        if hook is not None:
+            check_callback(name, hook)
+    stream = read(
+        Properties.of(properties, options),
+        on_shard_end=on_shard_end and _in_a_thread(on_shard_end),
+        on_shard_lost=on_shard_lost and _in_a_thread(on_shard_lost),
+        events=events,
+        clock=clock,
+    )
+    return RecordIterator(stream)
+
+
+def _in_a_thread(hook: Callable[[_T], None]) -> Callable[[_T], Awaitable[None]]:
+    async def call(subject: _T) -> None:
+        await asyncio.to_thread(hook, subject)
+
+    return call
+
+
+class RecordIterator(Iterator["Record"]):
+    """The records that :func:`records` reads; opened by the first record, or by ``with``.
+
+    It is used once, by one thread. Leaving ``with`` without an exception, by ``break`` for example,
+    says that the current record has been processed; after an exception the next run reads it again.
+    A loop without ``with`` that is left early ends reading at once, and the next run reads the
+    current record again: ``break`` looks like an exception there.
+    """
+
+    def __init__(self, stream: RecordStream) -> None:
+        # In an object of its own, because the end of the program must not keep this one.
+        self._reading = _Reading(stream)
+        self._take_at_once = stream.take_at_once
+
+    def __next__(self) -> Record:
+        record = self._take_at_once()
+        if record is None:
+            record = self._reading.next()
+        if record is None:
+            raise StopIteration
+        return record
+
+    def stop(self) -> None:
+        """End the iteration after the current record; any thread may call it."""
+        self._reading.stop()
+
+    def close(self) -> None:
+        """Stop reading, and count the current record as not processed."""
+        self._reading.close()
+
+    def __enter__(self) -> Self:
+        self._reading.open()
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._reading.end(error)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_reading"):
+            self._reading.close()
+
+
+class _Reading:
+    """A stream of records in a thread of its own, from the first record to the end."""
+
+    def __init__(self, stream: RecordStream) -> None:
+        self._stream = stream
+        self._opened: OpenInThread[RecordStream] | None = None
+        self._signals = ExitStack()
+        self._pending: Future[Record | None] | None = None
+        self._is_over = False
+
+    def open(self) -> None:
+        """Begin to read.
+
+        Raises:
+            KinesisPublishersError: the stream cannot be read.
+        """
+        if self._opened is not None:
+            return
+        if self._is_over:
+            raise ClosedError(
+                "These records were read in a `with` or a loop that has ended: call records() "
+                "again for each use"
+            )
+        self._opened = OpenInThread(self._stream, name="kinesis-records")
+        close_at_exit(self)
+        signals = free_signals(signal.SIGTERM, signal.SIGINT)
+        self._signals.enter_context(stopped_by(*signals, stop=lambda _: self.stop()))
+
+    def next(self) -> Record | None:
+        """Wait for the next record, ``None`` at the end.
+
+        Raises:
+            KinesisPublishersError: reading has failed.
+        """
+        if self._is_over:
+            return None
+        self.open()
+        assert self._opened is not None
+        if self._pending is None:
+            self._pending = self._opened.loop.start(self._stream.next_or_none())
+        # If this is interrupted, the next call waits for the same record.
+        wait([self._pending])
+        pending, self._pending = self._pending, None
+        try:
+            record = pending.result()
+        except BaseException as error:
+            self.end(error)
+            raise
+        if record is None:
+            self.end(None)
+        return record
+
+    def stop(self) -> None:
+        if self._opened is not None:
+            self._opened.loop.call(self._stream.stop)
+        else:
+            self._stream.stop()
+
+    def close(self) -> None:
+        """End, with the current record as not processed."""
+        self.end(GeneratorExit())
+
+    def end(self, error: BaseException | None) -> None:
+        """Write the progress and close everything; after an ``error`` without the current record.
+
+        Raises:
+            KinesisPublishersError: reading has failed, or the progress cannot be written.
+        """
+        self._is_over = True
+        opened, self._opened = self._opened, None
+        if opened is None:
+            return
+        closed_before_exit(self)
+        self._signals.close()
+        if self._pending is not None:
+            self._pending.cancel()
+        opened.close(error)
