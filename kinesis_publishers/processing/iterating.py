@@ -144,7 +144,9 @@ class _Reading:
         self._opened = OpenInThread(self._stream, name="kinesis-records")
         close_at_exit(self)
         signals = free_signals(signal.SIGTERM, signal.SIGINT)
-        self._signals.enter_context(stopped_by(*signals, stop=lambda _: self.stop()))
+        # Not in the loop that may run in this thread, and waits for it.
+        stopped = stopped_by(*signals, stop=lambda _: self.stop(), in_loop=False)
+        self._signals.enter_context(stopped)
 
     def next(self) -> Record | None:
         """Wait for the next record, ``None`` at the end.

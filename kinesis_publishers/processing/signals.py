@@ -34,7 +34,7 @@ def free_signals(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
 
 def _is_free(one: signal.Signals) -> bool:
     handler = signal.getsignal(one)
-    if handler in _DEFAULT_HANDLERS or _stops_here()[one]:
+    if handler in _DEFAULT_HANDLERS or handler in _INSTALLED.values():
         return True
     # That of asyncio.run, which is the program's default for Ctrl-C.
     return isinstance(handler, partial) and isinstance(
@@ -42,28 +42,18 @@ def _is_free(one: signal.Signals) -> bool:
     )
 
 
-def _current_loop() -> _Loop:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-def _stops_here() -> defaultdict[signal.Signals, list[_Stop]]:
-    return _STOPS.setdefault(_current_loop(), defaultdict(list))
-
-
 @contextmanager
-def stopped_by(*signals: signal.Signals, stop: _Stop) -> Iterator[None]:
+def stopped_by(*signals: signal.Signals, stop: _Stop, in_loop: bool = True) -> Iterator[None]:
     """Call ``stop`` when one of ``signals`` comes while the body runs.
 
-    It is called in the event loop of this thread; without one, in the main thread, between two
-    steps of whatever that does. The first signal calls every ``stop`` once; the same signal has its
-    normal effect when it comes again.
+    The first signal calls every ``stop`` once; the same signal has its normal effect when it comes
+    again.
 
     Args:
         signals: free ones, see :func:`free_signals`.
         stop: is called with the signal.
+        in_loop: whether the running event loop calls ``stop``. Otherwise the main thread does,
+            between two steps of what it does then, as in a notebook, whose loop waits meanwhile.
     """
     # The rest works in the main thread only: in another one no signal is free.
     if not signals:
@@ -72,7 +62,8 @@ def stopped_by(*signals: signal.Signals, stop: _Stop) -> Iterator[None]:
     # A context that was never left, of a loop over records for example, ends with its event loop.
     for closed in [one for one in _STOPS if one is not None and one.is_closed()]:
         del _STOPS[closed]
-    loop, stops = _current_loop(), _stops_here()
+    loop = asyncio.get_running_loop() if in_loop else None
+    stops = _STOPS.setdefault(loop, defaultdict(list))
     for one in signals:
         if not stops[one]:
             _install_handler(loop, one)
@@ -100,13 +91,18 @@ def _remove_handler(loop: _Loop, one: signal.Signals) -> None:
     if threading.current_thread() is not threading.main_thread():
         return  # The garbage collector has closed it there; the next signal removes the handler.
     handler = signal.getsignal(one)
+    if handler is None:
+        return  # The interpreter ends.
     if loop is not None:
         loop.remove_signal_handler(one)
-    former = _FORMER.pop((loop, one), None)
+    former = _FORMER.pop((loop, one), _default_handler(one))
     # If the program has installed its own in the meantime, that stays.
-    chosen = former if handler is _INSTALLED.pop((loop, one), handler) else handler
-    if chosen is not None:
-        signal.signal(one, chosen)
+    is_ours = handler is _INSTALLED.pop((loop, one), handler)
+    signal.signal(one, former if is_ours else handler)
+
+
+def _default_handler(one: signal.Signals) -> Any:
+    return signal.default_int_handler if one is signal.SIGINT else signal.SIG_DFL
 
 
 def _stop_all(loop: _Loop, one: signal.Signals) -> None:

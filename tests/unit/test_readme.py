@@ -8,9 +8,10 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from jupyter_client.manager import KernelManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ def _running(log: Path, *arguments: str, **environ: str) -> Iterator[Callable[[]
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env=os.environ | environ,
+            env=environ or None,
         ) as process,
     ):
         assert process.stdout is not None
@@ -53,6 +54,17 @@ def _running(log: Path, *arguments: str, **environ: str) -> Iterator[Callable[[]
             process.kill()
 
 
+def _environ(local_kinesis: LocalKinesis, tmp_path: Path) -> dict[str, str]:
+    """Return where the blocks find endpoint and credentials: botocore's default chain."""
+    return {
+        **os.environ,
+        "AWS_ENDPOINT_URL_KINESIS": local_kinesis.endpoint_url,
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "XDG_STATE_HOME": str(tmp_path),
+    }
+
+
 def test_the_quick_start_is_two_commands() -> None:
     commands = re.findall(r"^```sh\n(.*?)^```", _README, re.DOTALL | re.MULTILINE)
     assert commands[:2] == ["pip install tox && tox -e demo\n", "pip install tox && tox\n"]
@@ -66,19 +78,40 @@ def test_every_example_compiles(path: Path) -> None:
 def test_the_block_without_spark_prints_what_is_in_the_stream(
     local_kinesis: LocalKinesis, tmp_path: Path
 ) -> None:
-    (block,) = [block for block in _BLOCKS if "import read" in block]
+    (block,) = [block for block in _BLOCKS if "import records" in block]
     local_kinesis.create_stream("orders")
     local_kinesis.put_many("orders", _RECORDS)
-    # It has neither endpoint nor credentials: they come from botocore's default chain.
-    environ = {
-        "AWS_ENDPOINT_URL_KINESIS": local_kinesis.endpoint_url,
-        "AWS_ACCESS_KEY_ID": "local",
-        "AWS_SECRET_ACCESS_KEY": "local",
-        "XDG_STATE_HOME": str(tmp_path),
-    }
-    with _running(tmp_path / "log", "-c", block, **environ) as read_line:
+    with _running(tmp_path / "log", "-c", block, **_environ(local_kinesis, tmp_path)) as read_line:
         for key, data in _RECORDS:
             assert read_line() == f"shardId-000000000000 {key} {data!r}\n"
+
+
+def test_the_block_without_spark_runs_in_a_notebook_until_it_is_interrupted(
+    local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    (block,) = [block for block in _BLOCKS if "import records" in block]
+    local_kinesis.create_stream("orders")
+    local_kinesis.put_many("orders", _RECORDS)
+    kernel = KernelManager(kernel_name="python3")
+    kernel.start_kernel(env=_environ(local_kinesis, tmp_path))
+    client = kernel.blocking_client()
+    printed = ""
+
+    def note(message: dict[str, Any]) -> None:
+        nonlocal printed
+        printed += message["content"].get("text", "")
+        if printed.count("\n") == len(_RECORDS):
+            kernel.interrupt_kernel()
+
+    try:
+        client.start_channels()
+        client.wait_for_ready(timeout=60)
+        reply = client.execute_interactive(block, output_hook=note, timeout=60)
+        assert reply["content"]["status"] == "ok", reply
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+    assert printed == "".join(f"shardId-000000000000 {key} {data!r}\n" for key, data in _RECORDS)
 
 
 @pytest.mark.parametrize(
