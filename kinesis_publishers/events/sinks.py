@@ -90,8 +90,6 @@ _LEVELS: Final[dict[type, int]] = {
 
 def level_of(event: Event) -> int:
     """Return the level of ``event`` in the log."""
-    if isinstance(event, reading.FetcherStopped | reading.ShardStopped) and event.error is not None:
-        return logging.WARNING
     if isinstance(event, producing.RecordsFailed) and event.code == "BufferFullError":
         # One for each record, and kinesis.producer.buffer.whenfull has asked for it.
         return logging.DEBUG

@@ -18,6 +18,7 @@ from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.error_policies import check_callback
 from kinesis_publishers.processing.reading import RecordStream, read
 from kinesis_publishers.processing.signals import free_signals, stopped_by
+from kinesis_publishers.tracebacks import ShortTraceback
 
 _T = TypeVar("_T")
 
@@ -59,8 +60,10 @@ def records(
     for name, hook in (("on_shard_end", on_shard_end), ("on_shard_lost", on_shard_lost)):
         if hook is not None:
             check_callback(name, hook)
+    with ShortTraceback():
+        properties = Properties.of(properties, options)
     stream = read(
-        Properties.of(properties, options),
+        properties,
         on_shard_end=on_shard_end and _in_a_thread(on_shard_end),
         on_shard_lost=on_shard_lost and _in_a_thread(on_shard_lost),
         events=events,
@@ -93,7 +96,8 @@ class RecordIterator(Iterator["Record"]):
     def __next__(self) -> Record:
         record = self._take_at_once()
         if record is None:
-            record = self._reading.next()
+            with ShortTraceback():
+                record = self._reading.next()
         if record is None:
             raise StopIteration
         return record
@@ -107,11 +111,13 @@ class RecordIterator(Iterator["Record"]):
         self._reading.close()
 
     def __enter__(self) -> Self:
-        self._reading.open()
+        with ShortTraceback():
+            self._reading.open()
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        self._reading.end(error)
+        with ShortTraceback():
+            self._reading.end(error)
 
     def __del__(self) -> None:
         if hasattr(self, "_reading"):

@@ -18,6 +18,7 @@ from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, Withdrawn
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import cancelled_from_outside_only
+from kinesis_publishers.tracebacks import ShortTraceback
 
 OnShardEnd: TypeAlias = "Callable[[Shard], Awaitable[None]]"
 OnShardLost: TypeAlias = "Callable[[ShardKey], Awaitable[None]]"
@@ -66,9 +67,9 @@ def read(
         if hook is not None and not callable(hook):
             raise TypeError(f"{name} must be an async function, not {hook!r}")
     clock = clock or SystemClock()
-    feed = DeliveryFeed.from_properties(
-        Properties.of(properties, options), events=events, clock=clock
-    )
+    with ShortTraceback():
+        properties = Properties.of(properties, options)
+    feed = DeliveryFeed.from_properties(properties, events=events, clock=clock)
     return RecordStream(feed, clock=clock, on_shard_end=on_shard_end, on_shard_lost=on_shard_lost)
 
 
@@ -116,7 +117,8 @@ class RecordStream(AsyncIterator["Record"]):
                 "read() again for each use"
             )
         if not self._is_open:
-            await self._open()
+            with ShortTraceback():
+                await self._open()
         self._is_entered = True
         return self
 
@@ -164,7 +166,8 @@ class RecordStream(AsyncIterator["Record"]):
             )
         self._is_asked = True
         try:
-            return await self._next_in_turn()
+            with ShortTraceback():
+                return await self._next_in_turn()
         finally:
             self._is_asked = False
 

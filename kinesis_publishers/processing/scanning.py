@@ -38,6 +38,7 @@ from kinesis_publishers.processing.error_policies import (
 from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, Withdrawn
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import TaskScope, wait_for_event
+from kinesis_publishers.tracebacks import ShortTraceback
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -106,7 +107,8 @@ def scan(
     if stop is not None and not callable(getattr(stop, "is_set", None)):
         raise TypeError(f"stop must be a threading.Event, not {stop!r}")
     clock = clock or SystemClock()
-    properties = Properties.of(properties, options)
+    with ShortTraceback():
+        properties = Properties.of(properties, options)
     on_invalid = properties.get(SourceConfig.on_invalid_aggregate)
     if on_invalid is OnInvalidAggregate.DEAD_LETTER and not per_batch:
         process, properties = _with_dead_letters(process, properties, on_error)
@@ -123,7 +125,8 @@ def scan(
     )
     _check_no_loop()
     signals = free_signals(signal.SIGTERM, signal.SIGINT)
-    asyncio.run(scanner.run(signals))
+    with ShortTraceback():
+        asyncio.run(scanner.run(signals))
 
 
 def _with_dead_letters(

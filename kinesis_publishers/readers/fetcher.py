@@ -36,6 +36,7 @@ from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.readers.shared_consumers import shared_consumers
 from kinesis_publishers.tasks import TaskScope, wait_for_event
+from kinesis_publishers.tracebacks import ShortTraceback
 
 OnBatch: TypeAlias = Callable[[Shard, RecordBatch], Awaitable[None]]
 """Takes the records of a shard; once it returns, they count as processed."""
@@ -286,7 +287,7 @@ class KinesisDataFetcher:
             return
         # The last checkpoints are written when every shard has stopped: around the scope.
         writing = nullcontext() if self._checkpointer is None else self._checkpointer.running()
-        with self._reported_run():
+        with ShortTraceback(), self._reported_run():
             async with writing:
                 while await self._must_begin_again():
                     self._shards = self._shards.renewed()

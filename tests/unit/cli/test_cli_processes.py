@@ -211,7 +211,7 @@ def test_debug_shows_what_is_logged_and_where_the_error_comes_from(run: RunComma
     lines = errors.decode().splitlines()
     assert code == 1
     assert "INFO kinesis_publishers: FetcherStarted(" in lines[0]
-    assert any("WARNING kinesis_publishers: FetcherStopped(" in line for line in lines)
+    assert any("INFO kinesis_publishers: FetcherStopped(" in line for line in lines)
     assert "Traceback (most recent call last):" in lines
     assert f"{lines[-1]}\n".endswith(_DENIAL)
 

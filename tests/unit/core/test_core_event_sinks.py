@@ -87,8 +87,9 @@ def test_a_guard_lets_an_interruption_through() -> None:
         (STARTED, logging.INFO),
         (ENDED, logging.INFO),
         (stopped(None), logging.INFO),
-        (stopped("LookupError: x"), logging.WARNING),
-        (FetcherStopped(streams=(), seconds=1.0, error="LookupError: x"), logging.WARNING),
+        # The program gets the error itself.
+        (stopped("LookupError: x"), logging.INFO),
+        (FetcherStopped(streams=(), seconds=1.0, error="LookupError: x"), logging.INFO),
         (LOSS, logging.ERROR),
         (PAGE, logging.DEBUG),
     ],

@@ -1,0 +1,67 @@
+"""Tracebacks that show the user's code: the frames of this package say nothing to the user."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import logging
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from kinesis_publishers.errors import KinesisPublishersError, ServiceError
+
+_LOGGER = logging.getLogger(__name__)
+
+# The folders and files whose frames are left out: this package, and what calls it back.
+_INNER: Final = (
+    f"{Path(__file__).parent}/",
+    f"{Path(asyncio.__file__).parent}/",
+    f"{Path(concurrent.futures.__file__).parent}/",
+    contextlib.__file__,
+)
+
+
+class ShortTraceback:
+    """Shortens the traceback of an exception that leaves the body of ``with ShortTraceback():``.
+
+    An error of this package says in its message what to do: the frames of this package are left
+    out. So they are for an exception of the user's own code, whose frames remain. Any other one may
+    be a fault of this package, and stays whole. The logger of this module has all of it, at DEBUG.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, Exception) and _is_long(error):
+            _LOGGER.debug("Raised to the program:", exc_info=error)
+            _shorten(error)
+
+
+def _is_long(error: Exception) -> bool:
+    return error.__traceback__ is not _from_the_user(error)
+
+
+def _shorten(error: BaseException) -> None:
+    error.__traceback__ = _from_the_user(error)
+    if isinstance(error, ServiceError):
+        # Its message has what the cause says, which remains as its __context__.
+        error.__cause__ = None
+    elif error.__cause__ is not None:
+        _shorten(error.__cause__)
+
+
+def _from_the_user(error: BaseException) -> TracebackType | None:
+    """Return the traceback from the first frame of the user's, ``None`` if there is no such."""
+    found = entry = error.__traceback__
+    while found is not None and _is_inner(found):
+        found = found.tb_next
+    if found is not None or isinstance(error, KinesisPublishersError):
+        return found
+    return entry
+
+
+def _is_inner(entry: TracebackType) -> bool:
+    return entry.tb_frame.f_code.co_filename.startswith(_INNER)
