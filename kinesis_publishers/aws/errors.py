@@ -43,8 +43,13 @@ BOTOCORE_EXCEPTIONS: tuple[type[Exception], ...] = (
 
 # What reading an answer raises that is JSON but not AWS's (RuntimeError: botocore's timestamps).
 _UNREADABLE = (AttributeError, TypeError, ValueError, LookupError, OverflowError, RuntimeError)
-_ENDPOINT_ADVICE = "Check the endpoint and the proxy."
-_CREDENTIAL_ADVICE = "Check the credentials (aws.credentials.provider...) and the machine's clock."
+_ENDPOINT_ADVICE = "check the endpoint and the proxy"
+_NO_CREDENTIALS = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or aws.credentials.provider; "
+    "a local server takes any"
+)
+_KEY_ADVICE = "check the access key: AWS does not know it"
+_SIGNATURE_ADVICE = "check the secret key, and this machine's clock"
 # Worth a retry where a provider renews the credentials.
 _PASSING_CREDENTIAL_CODES = ("ExpiredTokenException", "ExpiredToken", "CredentialRetrievalError")
 
@@ -52,38 +57,38 @@ _PASSING_CREDENTIAL_CODES = ("ExpiredTokenException", "ExpiredToken", "Credentia
 _BY_CODE: dict[str, tuple[type[ServiceError], str]] = {
     "ProvisionedThroughputExceededException": (
         ThroughputExceededError,
-        "The shard's read quota is shared by all polling consumers.",
+        "all polling consumers share the shard's read quota",
     ),
-    "ThrottlingException": (ThroughputExceededError, "The call rate of the account is used up."),
-    "Throttling": (ThroughputExceededError, "The call rate of the account is used up."),
-    "RequestLimitExceeded": (ThroughputExceededError, "The call rate of the account is used up."),
-    "KMSThrottlingException": (ThroughputExceededError, "KMS refuses calls for now."),
-    "LimitExceededException": (LimitExceededError, "A limit of the account was reached."),
+    "ThrottlingException": (ThroughputExceededError, "the call rate of the account is used up"),
+    "Throttling": (ThroughputExceededError, "the call rate of the account is used up"),
+    "RequestLimitExceeded": (ThroughputExceededError, "the call rate of the account is used up"),
+    "KMSThrottlingException": (ThroughputExceededError, "KMS refuses calls for now"),
+    "LimitExceededException": (LimitExceededError, "a limit of the account was reached"),
     "ResourceNotFoundException": (
         StreamNotFoundError,
-        "Check the stream's name, region and account; a shard beyond the retention is gone too.",
+        "check the stream's name, the region and the account; a shard beyond the retention is gone",
     ),
-    "ResourceInUseException": (ResourceInUseError, "The resource is being changed; wait."),
+    "ResourceInUseException": (ResourceInUseError, "it is being changed: wait"),
     "ExpiredIteratorException": (IteratorExpiredError, ""),
-    "ExpiredNextTokenException": (InternalServiceError, "The listing took too long; list again."),
+    "ExpiredNextTokenException": (InternalServiceError, "the listing took too long: list again"),
     "InvalidArgumentException": (InvalidArgumentError, ""),
     "ValidationException": (InvalidArgumentError, ""),
     "SerializationException": (InvalidArgumentError, ""),
-    "AccessDeniedException": (AccessDeniedError, "Allow the action in the IAM policy."),
-    "AccessDenied": (AccessDeniedError, "Allow the action in the IAM policy."),
-    "KMSAccessDeniedException": (EncryptionKeyError, "Allow kms:Decrypt on the stream's key."),
-    "KMSDisabledException": (EncryptionKeyError, "Enable the stream's KMS key."),
-    "KMSInvalidStateException": (EncryptionKeyError, "Check the state of the stream's KMS key."),
-    "KMSNotFoundException": (EncryptionKeyError, "The stream's KMS key does not exist."),
-    "KMSOptInRequired": (EncryptionKeyError, "The account must be signed up for KMS."),
-    "UnrecognizedClientException": (CredentialsError, _CREDENTIAL_ADVICE),
-    "InvalidClientTokenId": (CredentialsError, _CREDENTIAL_ADVICE),
-    "InvalidSignatureException": (CredentialsError, _CREDENTIAL_ADVICE),
-    "SignatureDoesNotMatch": (CredentialsError, _CREDENTIAL_ADVICE),
-    "IncompleteSignature": (CredentialsError, _CREDENTIAL_ADVICE),
-    "MissingAuthenticationTokenException": (CredentialsError, _CREDENTIAL_ADVICE),
-    "ExpiredTokenException": (CredentialsError, "The session token has expired; get a new one."),
-    "ExpiredToken": (CredentialsError, "The session token has expired; get a new one."),
+    "AccessDeniedException": (AccessDeniedError, "allow the action in the IAM policy"),
+    "AccessDenied": (AccessDeniedError, "allow the action in the IAM policy"),
+    "KMSAccessDeniedException": (EncryptionKeyError, "allow kms:Decrypt on the stream's key"),
+    "KMSDisabledException": (EncryptionKeyError, "enable the stream's KMS key"),
+    "KMSInvalidStateException": (EncryptionKeyError, "check the state of the stream's KMS key"),
+    "KMSNotFoundException": (EncryptionKeyError, "the stream's KMS key does not exist"),
+    "KMSOptInRequired": (EncryptionKeyError, "sign the account up for KMS"),
+    "UnrecognizedClientException": (CredentialsError, _KEY_ADVICE),
+    "InvalidClientTokenId": (CredentialsError, _KEY_ADVICE),
+    "InvalidSignatureException": (CredentialsError, _SIGNATURE_ADVICE),
+    "SignatureDoesNotMatch": (CredentialsError, _SIGNATURE_ADVICE),
+    "IncompleteSignature": (CredentialsError, _SIGNATURE_ADVICE),
+    "MissingAuthenticationTokenException": (CredentialsError, _NO_CREDENTIALS),
+    "ExpiredTokenException": (CredentialsError, "get a new session token: this one has expired"),
+    "ExpiredToken": (CredentialsError, "get a new session token: this one has expired"),
     "InternalFailureException": (InternalServiceError, ""),
     "InternalFailure": (InternalServiceError, ""),
     "InternalServerError": (InternalServiceError, ""),
@@ -95,25 +100,27 @@ _BY_CODE: dict[str, tuple[type[ServiceError], str]] = {
 _BY_SERVICE: dict[tuple[str, str], tuple[type[ServiceError], str]] = {
     ("dynamodb", "ProvisionedThroughputExceededException"): (
         ThroughputExceededError,
-        "The capacity of the table is used up: raise it, or choose on-demand billing.",
+        "the capacity of the table is used up: raise it, or choose on-demand billing",
     ),
     ("dynamodb", "ResourceNotFoundException"): (
         ServiceError,
-        "Check the table's name, and the region and account.",
+        "check the table's name, the region and the account",
     ),
 }
 # What a code means only where these operations answer it.
-_NO_CONSUMER = (ConsumerNotFoundError, "It was removed, or never registered on this stream.")
+_NO_STREAM = (StreamNotFoundError, "check the stream's name, the region and the account")
+_NO_CONSUMER = (ConsumerNotFoundError, "it was removed, or never registered on this stream")
 _BY_OPERATION: dict[tuple[str, str], tuple[type[ServiceError], str]] = {
+    ("DescribeStreamSummary", "ResourceNotFoundException"): _NO_STREAM,
     ("DescribeStreamConsumer", "ResourceNotFoundException"): _NO_CONSUMER,
     ("DeregisterStreamConsumer", "ResourceNotFoundException"): _NO_CONSUMER,
     ("PutRecords", "ProvisionedThroughputExceededException"): (
         ThroughputExceededError,
-        "All producers share the shard's write quota, 1 MB and 1,000 records a second.",
+        "all producers share the shard's write quota, 1 MB and 1,000 records a second",
     ),
     ("PutRecords", "KMSAccessDeniedException"): (
         EncryptionKeyError,
-        "Allow kms:GenerateDataKey on the stream's key.",
+        "allow kms:GenerateDataKey on the stream's key",
     ),
 }
 
@@ -158,14 +165,18 @@ def map_error(
     code = type(error).__name__
     # Everything else that botocore raises is about the network: connect, read, TLS, DNS.
     kind: type[ServiceError] = ConnectionFailedError
-    problem = f"no complete answer from the service ({code}: {error})."
-    if isinstance(error, _CREDENTIAL_EXCEPTIONS):
-        kind, problem = CredentialsError, f"{error}. {_CREDENTIAL_ADVICE}"
+    problem = f"no complete answer from the service ({code}: {error})"
+    if isinstance(error, botocore_errors.NoCredentialsError):
+        kind, problem = CredentialsError, f"no credentials: {_NO_CREDENTIALS}"
+    elif isinstance(error, _CREDENTIAL_EXCEPTIONS):
+        kind, problem = CredentialsError, f"check aws.credentials.provider ({code}: {error})"
+    elif isinstance(error, botocore_errors.EndpointConnectionError):
+        problem = f"no connection: check the region, the endpoint and the network ({error})"
     elif isinstance(error, _CALL_EXCEPTIONS):
         kind, problem = InvalidArgumentError, str(error)
     elif isinstance(error, (ResponseParserError, UnicodeDecodeError)):
         kind, code = MalformedResponseError, "MalformedResponse"
-        problem = f"the answer is not one of AWS ({error}). {_ENDPOINT_ADVICE}"
+        problem = f"the answer is not one of AWS: {_ENDPOINT_ADVICE} ({error})"
     return kind(f"{operation} of {where}: {problem}", operation=operation, code=code)
 
 
@@ -209,9 +220,11 @@ def service_error(
     general = _BY_SERVICE.get((service, code)) or _BY_CODE.get(code, (fallback, unknown))
     kind, advice = _BY_OPERATION.get((operation, code), general)
     if kind is AccessDeniedError:
-        advice = f"Allow {service}:{operation} in the IAM policy."
-    text = f"{operation} of {where}: {code}: {message}".rstrip(": .")
-    return kind(f"{text}. {advice}".rstrip(), operation=operation, code=code, request_id=request_id)
+        advice = f"allow {service}:{operation} in the IAM policy"
+    said = ": ".join(filter(None, (code, message))) or "the call was refused"
+    problem = f"{advice} ({said})" if advice else said
+    text = f"{operation} of {where}: {problem}"
+    return kind(text, operation=operation, code=code, request_id=request_id)
 
 
 @contextmanager
@@ -274,8 +287,8 @@ def complete_answer(operation: str, where: str) -> Iterator[None]:
         yield
     except _UNREADABLE as error:
         raise MalformedResponseError(
-            f"{operation} of {where}: the answer is not one of AWS, or was cut off ({error!r}). "
-            f"{_ENDPOINT_ADVICE}",
+            f"{operation} of {where}: the answer is not one of AWS, or was cut off: "
+            f"{_ENDPOINT_ADVICE} ({error!r})",
             operation=operation,
             code="MalformedResponse",
         ) from error

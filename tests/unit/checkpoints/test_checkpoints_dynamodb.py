@@ -153,7 +153,7 @@ async def test_a_permission_that_is_missing_is_named(
             await store.load()
             await store.save([WRITE])
 
-    with pytest.raises(AccessDeniedError, match=f"Allow dynamodb:{operation} in the IAM policy"):
+    with pytest.raises(AccessDeniedError, match=f"allow dynamodb:{operation} in the IAM policy"):
         await use()
 
 

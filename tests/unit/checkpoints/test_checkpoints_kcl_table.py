@@ -312,7 +312,7 @@ async def test_a_permission_that_is_missing_is_named(
         async with watched.store() as store:
             await store.remove({SHARD: await take(store)})
 
-    with pytest.raises(AccessDeniedError, match=f"Allow dynamodb:{operation} in the IAM policy"):
+    with pytest.raises(AccessDeniedError, match=f"allow dynamodb:{operation} in the IAM policy"):
         await use()
 
 

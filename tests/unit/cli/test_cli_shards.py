@@ -46,7 +46,7 @@ def test_several_streams_are_shown_one_after_the_other(run: RunCommand) -> None:
 def test_a_stream_that_does_not_exist_is_an_error(run: RunCommand) -> None:
     result = run("shards", "--stream", "nothing")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "Error: DescribeStreamSummary of nothing: ResourceNotFoundException" in result.stderr
+    assert "Error: DescribeStreamSummary of nothing: check the stream's name" in result.stderr
 
 
 def test_a_service_that_is_down_is_an_error_after_few_attempts(

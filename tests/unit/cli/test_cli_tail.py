@@ -152,7 +152,7 @@ def test_an_error_of_the_service_is_one_message(run: RunCommand) -> None:
     result = run("tail", *_TO_THE_TIP)
     assert result.exit_code == 1
     assert "Error: GetRecords of" in result.stderr
-    assert "Allow kinesis:GetRecords in the IAM policy." in result.stderr
+    assert "allow kinesis:GetRecords in the IAM policy" in result.stderr
     assert "Traceback" not in result.stderr
 
 

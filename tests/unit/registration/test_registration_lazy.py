@@ -192,7 +192,7 @@ async def test_the_limit_of_consumers_is_an_error_even_if_they_cannot_be_listed(
     application = Application.of(orders())
     application.server.add_fault(Fault("RegisterStreamConsumer", "throttle", times=None))
     application.server.add_fault(denied("ListStreamConsumers"))
-    with pytest.raises(LimitExceededError, match=r"could not be listed \(.*Allow kinesis:List"):
+    with pytest.raises(LimitExceededError, match=r"could not be listed \(.*allow kinesis:List"):
         await application.arn()
 
 

@@ -97,7 +97,7 @@ async def test_nothing_is_left_of_streams_that_were_never_read() -> None:
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ({"kind": "error", "code": "AccessDeniedException"}, "Allow kinesis:DeregisterStream"),
+        ({"kind": "error", "code": "AccessDeniedException"}, "allow kinesis:DeregisterStream"),
         ({"kind": "internal_failure"}, "InternalFailure"),
         ({"kind": "reset"}, "the connection broke"),
     ],

@@ -229,7 +229,7 @@ def test_the_stream_is_checked_once_in_a_process(server: LocalKinesis) -> None:
 
 def test_a_missing_permission_is_an_error_that_names_the_action(server: LocalKinesis) -> None:
     server.add_fault(Fault("PutRecords", "error", code="AccessDeniedException"))
-    with pytest.raises(RecordsNotWrittenError, match=r"Allow kinesis:PutRecords") as raised:
+    with pytest.raises(RecordsNotWrittenError, match=r"allow kinesis:PutRecords") as raised:
         write(sink_of(server), ROWS, ("x", "a"))
     assert isinstance(raised.value.__cause__, AccessDeniedError)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -67,13 +68,13 @@ EXPECTED: dict[str, tuple[type[ServiceError], bool]] = {
 
 # Codes after which a user has to do something: the message must say what.
 NEEDS_ADVICE = {
-    "ResourceNotFoundException": "name, region and account",
+    "ResourceNotFoundException": "the stream's name, the region and the account",
     "AccessDeniedException": "kinesis:GetRecords",
     "AccessDenied": "kinesis:GetRecords",
     "KMSAccessDeniedException": "kms:Decrypt",
-    "KMSDisabledException": "Enable",
-    "ExpiredTokenException": "get a new one",
-    "UnrecognizedClientException": "aws.credentials.provider",
+    "KMSDisabledException": "enable the stream's KMS key",
+    "ExpiredTokenException": "get a new session token",
+    "UnrecognizedClientException": "check the access key",
 }
 
 
@@ -104,7 +105,9 @@ def test_a_code_of_the_service_has_its_class(code: str):
 @pytest.mark.parametrize("code", EXPECTED)
 def test_an_error_names_operation_place_code_and_request(code: str):
     error = mapped(client_error(code))
-    assert str(error).startswith(f"GetRecords of orders/shardId-0: {code}: Refused.")
+    assert re.fullmatch(
+        rf"GetRecords of orders/shardId-0: (.*\({code}: Refused\)|{code}: Refused)", str(error)
+    )
     assert (error.operation, error.code, error.request_id) == ("GetRecords", code, "id-1")
 
 
@@ -116,14 +119,14 @@ def test_an_error_that_the_user_must_mend_says_how(code: str):
 @pytest.mark.parametrize(
     ("code", "advice"),
     [
-        ("ProvisionedThroughputExceededException", "All producers share the shard's write quota"),
-        ("KMSAccessDeniedException", "Allow kms:GenerateDataKey"),
+        ("ProvisionedThroughputExceededException", "all producers share the shard's write quota"),
+        ("KMSAccessDeniedException", "allow kms:GenerateDataKey"),
     ],
 )
 def test_a_producer_is_told_what_a_producer_needs(code: str, advice: str):
     error = map_error(client_error(code), operation="PutRecords", where="orders")
     assert type(error) is EXPECTED[code][0]
-    assert f"Refused. {advice}" in str(error)
+    assert f"orders: {advice}" in str(error)
 
 
 @pytest.mark.parametrize("status", [400, 404, 413])
@@ -159,7 +162,7 @@ def test_an_answer_without_any_detail_is_still_an_error():
 
 def test_the_message_of_the_service_is_not_changed():
     error = mapped(client_error("AccessDenied", message="Not allowed... to read a..b."))
-    assert "AccessDenied: Not allowed... to read a..b. Allow kinesis:GetRecords" in str(error)
+    assert str(error).endswith("(AccessDenied: Not allowed... to read a..b.)")
 
 
 @pytest.mark.parametrize(
@@ -268,7 +271,7 @@ def test_a_token_that_nothing_renews_fails_at_once(kind: type):
     error = raised_by(client_error("ExpiredTokenException"), client_with(credentials))
     assert isinstance(error, CredentialsError)
     assert not error.retryable
-    assert "get a new one" in str(error)
+    assert "get a new session token" in str(error)
 
 
 def test_credentials_that_could_not_be_fetched_for_now_are_waited_for():
