@@ -193,7 +193,7 @@ def test_a_stream_that_does_not_exist_is_one_message(run: RunCommand) -> None:
     assert result.stderr == (
         "Error: DescribeStreamSummary of nowhere: check the stream's name, the region and the "
         "account (ResourceNotFoundException: Stream nowhere under account 123456789012 not "
-        "found)\n"
+        "found.)\n"
     )
 
 
