@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from attrs import evolve, field, frozen
 
@@ -44,6 +45,7 @@ from kinesis_publishers.config import (
     SourceConfig,
     StreamsConfig,
     SubscriptionHttpConfig,
+    selected_streams,
 )
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.delivery import (
@@ -60,6 +62,9 @@ from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.metrics.sinks import open_event_sink
 from kinesis_publishers.model import Shard, ShardProgress, StartingPosition, StreamIdentity
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
+
+if TYPE_CHECKING:
+    from kinesis_publishers.aws.control_plane import CallingControlPlane
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -243,6 +248,7 @@ async def open_checkpoint_store(
 class ControlServices(ControlContext):
     """The open control plane, and what decides how it is called; streams are names or ARNs."""
 
+    control_plane: CallingControlPlane
     discovery: ShardDiscovery
     registration: RegistrationConfig
     selectors: tuple[str, ...]
@@ -272,7 +278,5 @@ async def open_control(
                 control_plane, DiscoveryConfig.from_properties(properties), clock, events=events
             ),
             registration=RegistrationConfig.from_properties(properties),
-            selectors=tuple(
-                one.reference for one in StreamsConfig.from_properties(properties).streams
-            ),
+            selectors=tuple(one.reference for one in selected_streams(properties)),
         )

@@ -13,7 +13,13 @@ from kinesis_publishers.aws.errors import complete_answer, text_in
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import InvalidArgumentError
-from kinesis_publishers.model import Shard, StreamConsumer, StreamIdentity, StreamSummary
+from kinesis_publishers.model import (
+    Shard,
+    StreamConsumer,
+    StreamIdentity,
+    StreamListing,
+    StreamSummary,
+)
 from kinesis_publishers.model.shards import MAX_RECORD_BYTES
 
 _T = TypeVar("_T")
@@ -31,6 +37,40 @@ class CallingControlPlane(ControlPlane):
     async def describe_stream(self, stream: str) -> StreamSummary:
         named = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
         return await self._ask("DescribeStreamSummary", stream, _summary, **named)
+
+    async def list_streams(self) -> tuple[StreamListing, ...]:
+        """Return the streams of the region, by name: all pages of the listing or none."""
+
+        def read(answer: dict[str, Any]) -> tuple[list[StreamListing], Any]:
+            known = {one["StreamName"]: one for one in answer.get("StreamSummaries", ())}
+            listed = [
+                StreamListing(
+                    name=name,
+                    arn=_optional(known.get(name, {}), "StreamARN"),
+                    status=_optional(known.get(name, {}), "StreamStatus"),
+                    mode=known.get(name, {}).get("StreamModeDetails", {}).get("StreamMode"),
+                    created_at=known.get(name, {}).get("StreamCreationTimestamp"),
+                )
+                for name in answer["StreamNames"]
+            ]
+            return listed, answer["StreamNames"][-1] if answer.get("HasMoreStreams") else None
+
+        operation, where = "ListStreams", "the region"
+        streams, last = await self._ask(operation, where, read)
+        while last is not None:
+            page, last = await self._ask(operation, where, read, ExclusiveStartStreamName=last)
+            streams += page
+        return tuple(streams)
+
+    async def create_stream(self, name: str, shards: int | None) -> None:
+        """Create a stream with ``shards``, on demand without them; it is CREATING for a while.
+
+        Raises:
+            ResourceInUseError: a stream of this name exists.
+        """
+        size = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
+        chosen = size if shards is None else {"ShardCount": shards}
+        await self._ask("CreateStream", name, lambda _: None, StreamName=name, **chosen)
 
     async def list_shards(
         self, stream_arn: str, *, since: datetime | None = None

@@ -112,6 +112,10 @@ _NO_STREAM = (StreamNotFoundError, "check the stream's name, the region and the 
 _NO_CONSUMER = (ConsumerNotFoundError, "it was removed, or never registered on this stream")
 _BY_OPERATION: dict[tuple[str, str], tuple[type[ServiceError], str]] = {
     ("DescribeStreamSummary", "ResourceNotFoundException"): _NO_STREAM,
+    ("CreateStream", "ResourceInUseException"): (
+        ResourceInUseError,
+        "a stream of this name exists already",
+    ),
     ("DescribeStreamConsumer", "ResourceNotFoundException"): _NO_CONSUMER,
     ("DeregisterStreamConsumer", "ResourceNotFoundException"): _NO_CONSUMER,
     ("PutRecords", "ProvisionedThroughputExceededException"): (

@@ -7,28 +7,21 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 from attrs import define, field
 
-from kinesis_publishers.cli.shared.commands import Checked, CleanCommand
-from kinesis_publishers.config import StreamSelector
+from kinesis_publishers.cli.shared.commands import LOCAL_PORT, STREAM_NAME, CleanCommand
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-
-_NAME: Final = Checked(
-    "text",
-    lambda text: StreamSelector.parse(text).name,
-    "{} is not the name of a stream: 1 to 128 letters, digits, '_', '.' or '-'.",
-)
 
 
 @click.command(cls=CleanCommand)
 @click.option(
     "--port",
-    default=4567,
+    default=LOCAL_PORT,
     show_default=True,
     type=click.IntRange(0, 65535),
     help="The port to listen on; 0 takes any free one.",
@@ -41,7 +34,9 @@ _NAME: Final = Checked(
     type=click.Choice(["aws", "off"]),
     help="Refuse what AWS refuses (calls, bytes and sizes per shard), or nothing.",
 )
-@click.option("--stream", default="demo", show_default=True, type=_NAME, help="A stream to create.")
+@click.option(
+    "--stream", default="demo", show_default=True, type=STREAM_NAME, help="A stream to create."
+)
 @click.option(
     "--shards",
     default=4,

@@ -15,6 +15,9 @@ COMMANDS_GROUP: Final = "kinesis_publishers.commands"
 
 # What the list of commands says of each, which is loaded only when it is used.
 _OWN: Final = {
+    "create": "Create a stream, and wait until it is ACTIVE.",
+    "describe": "Show what streams are: status, mode, retention, shards and stream consumers.",
+    "list": "List the streams of a region.",
     "config": "Show what can be configured, and check configurations; neither calls AWS.",
     "consumers": "Manage the stream consumers of enhanced fan-out by hand.",
     "leases": "Show and change which worker reads which shard, and how far.",
@@ -25,6 +28,9 @@ _OWN: Final = {
     ),
     "tail": "Read streams and show what arrives, until Ctrl-C.",
 }
+# Where a command has not the name of its module, or of its function.
+_MODULES: Final = {"create": "streams", "describe": "streams", "list": "streams"}
+_FUNCTIONS: Final = {"list": "list_streams"}
 
 
 class LazyGroup(click.Group):
@@ -53,8 +59,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; one that cannot be loaded says why as soon as it is run."""
         if cmd_name in _OWN:
-            module = import_module(f"kinesis_publishers.cli.{cmd_name}")
-            own: click.Command = getattr(module, cmd_name)
+            module = import_module(f"kinesis_publishers.cli.{_MODULES.get(cmd_name, cmd_name)}")
+            own: click.Command = getattr(module, _FUNCTIONS.get(cmd_name, cmd_name))
             return own
         point = _announced().get(cmd_name)
         if point is None:

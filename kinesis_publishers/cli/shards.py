@@ -12,7 +12,11 @@ from rich.tree import Tree
 
 from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.shared.commands import CleanCommand
-from kinesis_publishers.cli.shared.connection import Connection, connection_options
+from kinesis_publishers.cli.shared.connection import (
+    Connection,
+    connection_options,
+    stream_argument,
+)
 from kinesis_publishers.cli.shared.console import print_json_lines, print_tree
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import format_share, hash_key_share
@@ -22,6 +26,7 @@ from kinesis_publishers.model import Shard
 
 @click.command(cls=CleanCommand)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per shard.")
+@stream_argument
 @connection_options
 def shards(as_json: bool, connection: Connection) -> None:
     """Show the shards of streams: which are open, their share of the hash keys, their parents.
@@ -30,7 +35,7 @@ def shards(as_json: bool, connection: Connection) -> None:
 
     \b
     Examples:
-      kinesis-publishers shards --stream orders --region eu-west-1
+      kinesis-publishers shards orders --region eu-west-1
       kinesis-publishers shards --config my.properties --json | jq 'select(.is_open)'
     """
     properties = connection.properties_without_reading()

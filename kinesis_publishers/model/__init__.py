@@ -27,5 +27,6 @@ from kinesis_publishers.model.shards import HashRange as HashRange
 from kinesis_publishers.model.shards import Shard as Shard
 from kinesis_publishers.model.shards import ShardKey as ShardKey
 from kinesis_publishers.model.shards import StreamIdentity as StreamIdentity
+from kinesis_publishers.model.shards import StreamListing as StreamListing
 from kinesis_publishers.model.shards import StreamSummary as StreamSummary
 from kinesis_publishers.model.shards import hash_key_of as hash_key_of

@@ -53,6 +53,21 @@ class StreamSummary:
 
 
 @frozen(kw_only=True)
+class StreamListing:
+    """A stream as ListStreams names it; what the service leaves out is ``None``.
+
+    Attributes:
+        mode: ``PROVISIONED`` or ``ON_DEMAND``.
+    """
+
+    name: str
+    arn: str | None
+    status: str | None
+    mode: str | None
+    created_at: datetime | None
+
+
+@frozen(kw_only=True)
 class ChildShard:
     """A shard that continues one that has ended (``ChildShards`` of GetRecords)."""
 

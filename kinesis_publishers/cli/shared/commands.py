@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -14,8 +15,9 @@ import click
 
 from kinesis_publishers.cli.shared.console import discard_output, log_everything
 from kinesis_publishers.cli.shared.event_loop import INTERRUPTED
+from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
 from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
-from kinesis_publishers.errors import KinesisPublishersError
+from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 
 _DEBUG = "kinesis_publishers.cli.debug"
 # Errors of writing, or of a terminal that has gone.
@@ -53,7 +55,7 @@ class CleanCommand(click.Command):
         try:
             return super().invoke(ctx)
         except KinesisPublishersError as error:
-            raise _message(ctx, str(error)) from error
+            raise _message(ctx, _in_words_of(ctx, error)) from error
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
@@ -61,6 +63,27 @@ class CleanCommand(click.Command):
             raise _message(ctx, _describe(error)) from error
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+
+
+def _in_words_of(ctx: click.Context, error: KinesisPublishersError) -> str:
+    """Return the message of ``error`` with the options that the user has typed, or might type."""
+    single = isinstance(error, ConfigErrors) and len(error.problems) == 1
+    text = str(error.problems[0] if single else error)  # type: ignore[attr-defined]
+    own = {option.name: option.opts[-1] for option in ctx.command.params}
+    for name, key in _KEYS.items():
+        # What a file says has the words of the file.
+        if name in own and (ctx.params.get(name) or not ctx.params.get("config")):
+            text = re.sub(rf"(?<![\w.]){re.escape(key)}(?![\w.])", own[name], text)
+    return text
+
+
+# The key that an option stands for, by its name in the code.
+_KEYS: Final = {
+    "streams": StreamsConfig.names.full_key,
+    "region": AwsConfig.region.full_key,
+    "endpoint": AwsConfig.endpoint_url.full_key,
+    "application": CheckpointConfig.application.full_key,
+}
 
 
 def _message(ctx: click.Context, text: str) -> click.ClickException:
@@ -152,3 +175,11 @@ def _duration(text: str) -> timedelta:
 
 DURATION: Final = Checked("duration", _duration, "{} is not a duration, as 90s, 10m or 2h.")
 """A length of time with a unit; a number alone is in seconds."""
+
+STREAM_NAME: Final = Checked(
+    "text",
+    lambda text: StreamSelector.parse(text).name,
+    "{} is not the name of a stream: 1 to 128 letters, digits, '_', '.' or '-'.",
+)
+LOCAL_PORT: Final = 4567
+"""Where the command ``local`` serves, and ``--local`` finds it."""

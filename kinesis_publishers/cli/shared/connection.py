@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import MappingProxyType
@@ -12,10 +12,11 @@ from typing import Any, Final, TypeVar
 import click
 from attrs import evolve, field, fields_dict, frozen
 
-from kinesis_publishers.cli.shared.commands import read_file
+from kinesis_publishers.cli.shared.commands import LOCAL_PORT, read_file
 from kinesis_publishers.config import (
     AwsConfig,
     CheckpointConfig,
+    CredentialsConfig,
     DiscoveryConfig,
     Properties,
     RegistrationConfig,
@@ -39,6 +40,15 @@ _PATIENCE: Final = {
         RegistrationConfig.register_retry,
     )
 }
+# What the local server takes unless it was told otherwise: any credentials, from any region.
+_LOCAL: Final = MappingProxyType(
+    {
+        AwsConfig.endpoint_url.full_key: f"http://127.0.0.1:{LOCAL_PORT}",
+        AwsConfig.region.full_key: "us-east-1",
+        CredentialsConfig.access_key_id.full_key: "local",
+        CredentialsConfig.secret_key.full_key: "local",
+    }
+)
 
 
 @frozen(kw_only=True)
@@ -56,6 +66,7 @@ class Connection:
     region: str | None = None
     endpoint: str | None = None
     application: str | None = None
+    is_local: bool = False
 
     @property
     def chosen(self) -> frozenset[str]:
@@ -63,13 +74,18 @@ class Connection:
         return frozenset(_documented_key(key) for key, _ in self.pairs)
 
     def properties(
-        self, more: Mapping[str, str | None] = MappingProxyType({}), *, checked: bool = True
+        self,
+        more: Mapping[str, str | None] = MappingProxyType({}),
+        *,
+        checked: bool = True,
+        complete: bool = True,
     ) -> Properties:
         """Return everything as properties; the last source takes precedence.
 
-        The order is: the file, the single properties, the options of their own, ``more``, where
-        ``None`` leaves an option out. With ``checked=False`` the values are not checked against
-        each other, for a command that has to see them before it says more.
+        The order is: the file, ``--local``, the single properties, the options of their own,
+        ``more``, where ``None`` leaves an option out. With ``checked=False`` the values are not
+        checked against each other, for a command that has to see them before it says more.
+        ``complete=False`` is for a command that needs no stream.
 
         Raises:
             ConfigErrors: lists everything that is wrong.
@@ -81,13 +97,18 @@ class Connection:
             CheckpointConfig.application.full_key: self.application,
         }
         given = {key: value for key, value in own.items() if value}
+        local = _LOCAL if self.is_local else {}
         # The same option may have been written in another way before.
         overrides: dict[str, Scalar | None] = {
             _documented_key(key): value
-            for key, value in (*self.pairs, *given.items(), *more.items())
+            for key, value in (*local.items(), *self.pairs, *given.items(), *more.items())
         }
         properties = Properties.from_text(
-            self.content, name=str(self.config), checked=checked, overrides=overrides
+            self.content,
+            name=str(self.config),
+            complete=complete,
+            checked=checked,
+            overrides=overrides,
         )
         patience = {key: n for key, n in _PATIENCE.items() if not properties.is_given(key)}
         return properties.with_values(patience) if checked else properties
@@ -140,6 +161,13 @@ def _parse_pairs(
     return tuple(pairs)
 
 
+_STREAM: Final = click.option(
+    "--stream",
+    "streams",
+    multiple=True,
+    metavar="STREAM",
+    help="The name or the ARN of a stream. May be repeated where several can be read.",
+)
 _OPTIONS: Final = (
     click.option(
         "--config",
@@ -156,26 +184,40 @@ _OPTIONS: Final = (
         metavar="KEY=VALUE",
         help="One property; takes precedence over the file. May be repeated.",
     ),
-    click.option(
-        "--stream",
-        "streams",
-        multiple=True,
-        metavar="STREAM",
-        help="The name or the ARN of a stream. May be repeated where several can be read.",
-    ),
+    _STREAM,
     click.option("--region", metavar="REGION", help="The region, as eu-west-1."),
     click.option("--endpoint", metavar="URL", help="An endpoint that is not AWS's own."),
+    click.option(
+        "--local",
+        "is_local",
+        is_flag=True,
+        help="Use the server that 'kinesis-publishers local' runs on this machine.",
+    ),
 )
+stream_argument = click.argument("named", nargs=-1, metavar="[STREAM]...")
+"""Names streams as ``--stream`` does; above :func:`connection_options`."""
 
 
 def connection_options(command: Callable[..., _T]) -> Callable[..., _T]:
     """Give ``command`` the common options, which it takes as one value named ``connection``.
 
-    The lowest of the decorators, so that the help shows them after the command's own.
+    The lowest of the decorators, so that the help shows them after the command's own. Those with
+    which no stream can be named are :func:`region_options`.
     """
+    return _with_options(command, _OPTIONS)
 
+
+def region_options(command: Callable[..., _T]) -> Callable[..., _T]:
+    """Give ``command`` the common options but ``--stream``; see :func:`connection_options`."""
+    return _with_options(command, tuple(one for one in _OPTIONS if one is not _STREAM))
+
+
+def _with_options(
+    command: Callable[..., _T], connecting: Sequence[Callable[..., Any]]
+) -> Callable[..., _T]:
     @functools.wraps(command)
     def with_connection(*args: Any, **options: Any) -> _T:
+        options["streams"] = (*options.pop("named", ()), *options.get("streams", ()))
         names = fields_dict(Connection).keys() & options.keys()
         given = {name: options.pop(name) for name in names}
         if given["config"] is not None:
@@ -183,6 +225,6 @@ def connection_options(command: Callable[..., _T]) -> Callable[..., _T]:
         return command(*args, connection=Connection(**given), **options)
 
     decorated: Callable[..., _T] = with_connection
-    for option in reversed(_OPTIONS):
+    for option in reversed(connecting):
         decorated = option(decorated)
     return decorated

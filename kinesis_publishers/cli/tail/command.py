@@ -13,6 +13,7 @@ from kinesis_publishers.cli.shared.connection import (
     Connection,
     connection_options,
     only_stream,
+    stream_argument,
 )
 from kinesis_publishers.cli.shared.console import output_bytes, output_console, say
 from kinesis_publishers.cli.shared.event_loop import OutputPipe, run_until_signal
@@ -70,6 +71,7 @@ from kinesis_publishers.readers.fetcher import KinesisDataFetcher
     metavar="N",
     help="With the table: show the N newest records below it.",
 )
+@stream_argument
 @connection_options
 def tail(
     position: str | None,
@@ -94,10 +96,10 @@ def tail(
 
     \b
     Examples:
-      kinesis-publishers tail --stream orders --region eu-west-1
+      kinesis-publishers tail orders --region eu-west-1
       kinesis-publishers tail --config my.properties --newest 5
-      kinesis-publishers tail --stream orders --since 10m --until-tip --json
-      kinesis-publishers tail --stream orders --json --data json | jq .data
+      kinesis-publishers tail orders --since 10m --until-tip --json
+      kinesis-publishers tail orders --json --data json | jq .data
     """
     if sum((as_json, lines, bool(newest))) > 1:
         raise click.UsageError("--json, --lines and --newest (of the table) exclude each other.")

@@ -1,0 +1,148 @@
+"""The commands ``list``, ``describe`` and ``create``: streams as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from attrs import asdict
+from rich.text import Text
+
+from kinesis_publishers.assembly import open_control
+from kinesis_publishers.cli.shared.commands import STREAM_NAME, CleanCommand
+from kinesis_publishers.cli.shared.connection import (
+    Connection,
+    connection_options,
+    region_options,
+    stream_argument,
+)
+from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
+from kinesis_publishers.cli.shared.event_loop import run_until_signal
+from kinesis_publishers.cli.shared.formats import counted, format_bytes, iso_utc
+from kinesis_publishers.config import DiscoveryConfig, Properties, StreamsConfig
+
+_SECONDS_PER_HOUR = 3600
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object each.")
+
+
+@click.command("list", cls=CleanCommand)
+@_json_option
+@region_options
+def list_streams(as_json: bool, connection: Connection) -> None:
+    """List the streams of a region.
+
+    \b
+    Examples:
+      kinesis-publishers list --region eu-west-1
+      kinesis-publishers list --local
+    """
+    properties = connection.properties(complete=False)
+    found = run_until_signal(lambda: _list(properties))
+    if as_json:
+        print_json_lines(found)
+        return
+    table = new_table("Stream", "Status", "Mode", "Created", no_wrap=True)
+    for one in found:
+        table.add_row(*(str(one[name]) for name in ("name", "status", "mode", "created_at")))
+    if found:
+        print_rich(table)
+    else:
+        say("There are no streams here: kinesis-publishers create NAME makes one.")
+
+
+async def _list(properties: Properties) -> list[dict[str, Any]]:
+    async with open_control(properties) as control:
+        return [
+            asdict(one) | {"created_at": one.created_at and iso_utc(one.created_at)}
+            for one in await control.control_plane.list_streams()
+        ]
+
+
+@click.command(cls=CleanCommand)
+@_json_option
+@stream_argument
+@connection_options
+def describe(as_json: bool, connection: Connection) -> None:
+    """Show what streams are: status, mode, retention, shards and stream consumers.
+
+    \b
+    Example:
+      kinesis-publishers describe orders --region eu-west-1
+    """
+    properties = connection.properties_without_reading()
+    found = run_until_signal(lambda: _describe(properties))
+    if as_json:
+        print_json_lines(found)
+        return
+    for one in found:
+        consumers = ", ".join(f"{name} ({is_now})" for name, is_now in one["consumers"].items())
+        rows = {
+            "ARN": one["arn"],
+            "status": f"{one['status']}, created {one['created_at']}",
+            "shards": f"{one['open_shards']} open, {one['closed_shards']} closed",
+            "retention": counted(round(one["retention_hours"]), "hour"),
+            "largest record": format_bytes(one["max_record_bytes"]),
+            "consumers": consumers or "none",
+        }
+        width = max(map(len, rows))
+        print_rich(Text(one["name"], "bold"))
+        print_rich(Text("\n".join(f"  {name:<{width}}  {text}" for name, text in rows.items())))
+
+
+async def _describe(properties: Properties) -> list[dict[str, Any]]:
+    async with open_control(properties) as control:
+        found = []
+        for selector in control.selectors:
+            summary = await control.discovery.describe(selector)
+            arn = summary.identity.arn
+            shards = await control.discovery.list_shards(arn)
+            closed = sum(shard.is_closed for shard in shards)
+            consumers = await control.control_plane.list_stream_consumers(arn)
+            found.append(
+                {
+                    "name": summary.identity.name,
+                    "arn": arn,
+                    "status": summary.status,
+                    "created_at": iso_utc(summary.identity.created_at),
+                    "open_shards": len(shards) - closed,
+                    "closed_shards": closed,
+                    "retention_hours": summary.retention_seconds / _SECONDS_PER_HOUR,
+                    "max_record_bytes": summary.max_record_bytes,
+                    "consumers": {one.name: one.status for one in consumers},
+                }
+            )
+        return found
+
+
+@click.command(cls=CleanCommand)
+@click.argument("name", type=STREAM_NAME)
+@click.option(
+    "--shards",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many shards it has, which take 1 MB/s each; on demand unless given.",
+)
+@region_options
+def create(name: str, shards: int | None, connection: Connection) -> None:
+    """Create a stream, and wait until it is ACTIVE.
+
+    \b
+    Examples:
+      kinesis-publishers create orders --shards 4 --region eu-west-1
+      kinesis-publishers create orders --local
+    """
+    more = {StreamsConfig.names.full_key: name}
+    # It takes AWS half a minute.
+    patience = DiscoveryConfig.describe_retry.max_retries
+    if patience.full_key not in connection.chosen:
+        more[patience.full_key] = "100"
+    properties = connection.properties(more)
+    run_until_signal(lambda: _create(properties, name, shards))
+    say(f"{name} is ACTIVE.")
+
+
+async def _create(properties: Properties, name: str, shards: int | None) -> None:
+    async with open_control(properties) as control:
+        await control.control_plane.create_stream(name, shards)
+        # Of a stream that is being created, no shard is listed.
+        await control.discovery.describe(name)
