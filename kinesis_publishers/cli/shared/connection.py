@@ -41,7 +41,7 @@ _PATIENCE: Final = {
     )
 }
 # What the local server takes unless it was told otherwise: any credentials, from any region.
-_LOCAL: Final = MappingProxyType(
+LOCAL: Final = MappingProxyType(
     {
         AwsConfig.endpoint_url.full_key: f"http://127.0.0.1:{LOCAL_PORT}",
         AwsConfig.region.full_key: "us-east-1",
@@ -97,7 +97,7 @@ class Connection:
             CheckpointConfig.application.full_key: self.application,
         }
         given = {key: value for key, value in own.items() if value}
-        local = _LOCAL if self.is_local else {}
+        local = LOCAL if self.is_local else {}
         # The same option may have been written in another way before.
         overrides: dict[str, Scalar | None] = {
             _documented_key(key): value

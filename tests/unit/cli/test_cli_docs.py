@@ -12,6 +12,7 @@ import click
 import pytest
 
 from kinesis_publishers.cli.main import COMMANDS_GROUP, main
+from kinesis_publishers.cli.shared import connection
 from tests.unit.cli.cli_support import ORDERS, run_command
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def _directory(
     (tmp_path / "local.properties").write_text(text)
     (tmp_path / "wrong.properties").write_text(_WRONG)
     monkeypatch.chdir(tmp_path)
+    here = {**connection.LOCAL, "aws.endpoint": local_kinesis.endpoint_url}
+    monkeypatch.setattr(connection, "LOCAL", here)
 
 
 @pytest.mark.usefixtures("_directory")

@@ -174,7 +174,7 @@ def test_all_that_is_wrong_with_the_properties_is_said_before_any_call(run: RunC
 def test_without_a_stream_it_says_which_option_is_missing() -> None:
     result = run_command("tail", "--region", "eu-west-1")
     assert result.exit_code == 1
-    assert "kinesis.streams is required" in result.stderr
+    assert "--stream is required" in result.stderr
 
 
 @pytest.mark.parametrize(
