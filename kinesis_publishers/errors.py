@@ -123,9 +123,8 @@ class LimitExceededError(ServiceError):
 class StreamNotFoundError(ServiceError):
     """The stream does not exist in this account and region.
 
-    What to do: check name, region and account. If a stream is deleted while it is read, the reader
-    ends with this error a few seconds later, because a single answer that it does not exist may be
-    wrong.
+    What to do: check name, region and account. Of a stream that is deleted while it is read, the
+    reader ends with this error a few seconds later: a single such answer may be wrong.
     """
 
 
@@ -165,9 +164,8 @@ class AccessDeniedError(ServiceError):
 class CredentialsError(ServiceError):
     """There are no usable credentials, or AWS did not accept them.
 
-    What to do: check ``aws.credentials.provider`` and the source that it names, the age of a
-    session token, and the clock of the machine. The error is retryable if the provider is expected
-    to supply new credentials.
+    What to do: check ``aws.credentials.provider``, the age of a session token, and the machine's
+    clock. The error is retryable if the provider is expected to supply new credentials.
     """
 
 
@@ -190,8 +188,7 @@ class IteratorExpiredError(ServiceError):
 class InvalidArgumentError(ServiceError):
     """AWS did not accept an argument of the call.
 
-    What to do: read AWS's words in the message. The usual reason is a sequence number of another
-    stream or shard.
+    What to do: read AWS's words. The usual reason is a sequence number of another stream or shard.
     """
 
 
@@ -217,8 +214,7 @@ class ConnectionFailedError(ServiceError):
 class MalformedResponseError(ServiceError):
     """An answer could not be understood; none of it was delivered.
 
-    What to do: look for a component between the reader and AWS that changes answers, such as a
-    proxy that truncates them, and check ``aws.endpoint``.
+    What to do: look for what changes answers between the reader and AWS, such as a proxy.
     """
 
     retryable = True
@@ -269,8 +265,7 @@ class ReplayMismatchError(DataLossError):
     """A range that was read before no longer yields the same records.
 
     What to do: nothing was delivered twice or left out, but the micro-batch cannot be repeated.
-    Raise the retention, or set ``kinesis.failondataloss = false`` to continue with the remaining
-    records.
+    Raise the retention, or set ``kinesis.failondataloss = false`` to go on with what remains.
     """
 
 
@@ -330,6 +325,13 @@ class AggregationError(KinesisPublishersError):
         self.valid_records = valid_records
 
 
+class SchemaError(KinesisPublishersError):
+    """The schema of a record could not be loaded; the record is not at fault, and not put aside.
+
+    What to do: allow ``glue:GetSchemaVersion``, and check that the registry has the schema.
+    """
+
+
 class ConsumerGuardError(KinesisPublishersError):
     """The process that removes stream consumers could not be started, or could not do its work.
 
@@ -349,16 +351,14 @@ class ProcessingCancelledError(KinesisPublishersError):
 class PublisherCancelledError(KinesisPublishersError):
     """A publisher reported CANCELLED, or was cancelled, without a request to stop.
 
-    What to do: correct the custom publisher: let it return INCOMPLETE to be run again, and handle
-    the cancellation of its own tasks.
+    What to do: let the custom publisher return INCOMPLETE, and handle its tasks' cancellation.
     """
 
 
 class InvalidRecordError(KinesisPublishersError, ValueError):
     """A record that no stream, or not this one, takes; nothing of it was sent.
 
-    What to do: correct what the message names: the partition key, the explicit hash key, or the
-    size of the data.
+    What to do: correct what the message names: a key, or the size of the data.
     """
 
 

@@ -19,13 +19,13 @@ from kinesis_publishers.model.records import Record as Record
 from kinesis_publishers.model.records import RecordBatch as RecordBatch
 from kinesis_publishers.model.records import RecordPage as RecordPage
 from kinesis_publishers.model.records import RunResult as RunResult
-from kinesis_publishers.model.records import StreamConsumer as StreamConsumer
 from kinesis_publishers.model.records import SubscriptionEvent as SubscriptionEvent
 from kinesis_publishers.model.records import UserRecord as UserRecord
 from kinesis_publishers.model.shards import ChildShard as ChildShard
 from kinesis_publishers.model.shards import HashRange as HashRange
 from kinesis_publishers.model.shards import Shard as Shard
 from kinesis_publishers.model.shards import ShardKey as ShardKey
+from kinesis_publishers.model.shards import StreamConsumer as StreamConsumer
 from kinesis_publishers.model.shards import StreamIdentity as StreamIdentity
 from kinesis_publishers.model.shards import StreamListing as StreamListing
 from kinesis_publishers.model.shards import StreamSummary as StreamSummary

@@ -78,6 +78,11 @@ class Record(NamedTuple):
     marker: str | None = None
 
     @property
+    def value(self) -> Any:
+        """What ``decode`` has made of the payload, where records are read with it."""
+        raise AttributeError("a record has a value where it is read with decode=..., as 'json'")
+
+    @property
     def aggregated(self) -> bool:
         """Whether the producer put the record inside an aggregate."""
         return self.sub_sequence_number is not None
@@ -324,23 +329,6 @@ class SubscriptionEvent:
 
     page: RecordPage
     continuation_sequence_number: SequenceNumber | None
-
-
-@frozen(kw_only=True)
-class StreamConsumer:
-    """A consumer that is registered for enhanced fan-out on one stream.
-
-    Attributes:
-        name: unique on its stream.
-        arn: identifies this registration; a later one under the same name has another ARN.
-        status: ``CREATING``, ``ACTIVE`` or ``DELETING``.
-        created_at: when it was registered (aware).
-    """
-
-    name: str
-    arn: str
-    status: str
-    created_at: datetime
 
 
 #: In characters (AWS API reference, PutRecord).

@@ -68,6 +68,23 @@ class StreamListing:
 
 
 @frozen(kw_only=True)
+class StreamConsumer:
+    """A consumer that is registered for enhanced fan-out on one stream.
+
+    Attributes:
+        name: unique on its stream.
+        arn: identifies this registration; a later one under the same name has another ARN.
+        status: ``CREATING``, ``ACTIVE`` or ``DELETING``.
+        created_at: when it was registered (aware).
+    """
+
+    name: str
+    arn: str
+    status: str
+    created_at: datetime
+
+
+@frozen(kw_only=True)
 class ChildShard:
     """A shard that continues one that has ended (``ChildShards`` of GetRecords)."""
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Mapping
 from itertools import count
-from typing import TypeAlias
+from pathlib import Path
+from typing import TypeAlias, Unpack
 
+import orjson
 from attrs import field, frozen
 
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.errors import AggregationError
+from kinesis_publishers.config import Options, Properties, Scalar
+from kinesis_publishers.errors import AggregationError, SchemaError
 from kinesis_publishers.model import Record, RecordBatch, SequenceNumber, Shard
 from kinesis_publishers.processing.calls import call_plain
+from kinesis_publishers.producing import BlockingProducer
 from kinesis_publishers.readers.fetcher import OnBatch
 from kinesis_publishers.retry import RetryPolicy
 
@@ -37,6 +43,50 @@ class DeadLetter:
 
     put: Callable[[Record | RecordBatch, Exception], None]
 
+    @classmethod
+    def to_file(cls, path: str | Path) -> DeadLetter:
+        """Return a policy that appends a JSON object per record to a file, and waits for the disk.
+
+        It has ``data`` in base64, and ``error``; the other fields are those of a record.
+        """
+        lock = threading.Lock()
+
+        def put(item: Record | RecordBatch, error: Exception) -> None:
+            records = [item] if isinstance(item, Record) else item
+            lines = b"".join(_line_of(record, error) for record in records)
+            with lock, Path(path).open("ab") as file:
+                file.write(lines)
+                file.flush()
+                os.fsync(file.fileno())
+
+        return cls(put)
+
+    @classmethod
+    def to_stream(
+        cls,
+        properties: Properties | Mapping[str, Scalar] | None = None,
+        **options: Unpack[Options],
+    ) -> DeadLetter:
+        """Return a policy that puts records to another stream as they are, and waits for that.
+
+        The arguments are those of ``BlockingProducer.from_properties``. The producer is opened for
+        the first record, and closed at the end of the program. The error is in the log.
+        """
+        properties = Properties.of(properties, options)
+        lock = threading.Lock()
+        producers: list[BlockingProducer] = []
+
+        def put(item: Record | RecordBatch, _: Exception) -> None:
+            with lock:
+                if not producers:
+                    producers.append(BlockingProducer.from_properties(properties))
+            records = [item] if isinstance(item, Record) else item
+            producers[0].put_many(
+                (one.data, one.partition_key, one.explicit_hash_key) for one in records
+            ).result()
+
+        return cls(put)
+
     def put_aside(self, item: Record | RecordBatch, error: Exception) -> object:
         """Call :attr:`put`; if it fails, ``error`` is the cause of its exception."""
         try:
@@ -45,6 +95,22 @@ class DeadLetter:
             if failure is error:
                 raise
             raise failure from failure.__cause__ or error
+
+
+def _line_of(record: Record, error: Exception) -> bytes:
+    import pybase64  # Most programs put nothing aside.
+
+    fields = record._asdict()
+    del fields["arrival_epoch_seconds"]
+    return orjson.dumps(
+        {
+            **fields,
+            "data": pybase64.b64encode_as_string(record.data),
+            "approximate_arrival_timestamp": record.approximate_arrival_timestamp,
+            "error": repr(error),
+        },
+        option=orjson.OPT_APPEND_NEWLINE,
+    )
 
 
 _FEW_RETRIES = RetryPolicy(max_retries=5, base_seconds=0.2, max_seconds=10.0, exponent=2.0)
@@ -104,14 +170,14 @@ def with_error_policy(
 
 
 def next_step(
-    policy: ErrorPolicy, error: Exception, failures: int, place: str
+    policy: ErrorPolicy, error: Exception, failures: int, place: str, *, of: str = "the callback"
 ) -> float | DeadLetter:
     """Return the seconds until the next call, or the policy that takes the record.
 
     Raises:
         Exception: ``error``, if reading must stop.
     """
-    error.add_note(f"It was raised by the callback for {place}.")
+    error.add_note(f"It was raised by {of} for {place}.")
     if isinstance(policy, RetryOnError):
         # An invalid aggregate has the same bytes the next time.
         if failures <= policy.policy.max_retries and not isinstance(error, AggregationError):
@@ -121,9 +187,9 @@ def next_step(
             )
             return delay
         policy = policy.otherwise
-    if isinstance(policy, StopOnError):
+    if isinstance(policy, StopOnError) or isinstance(error, SchemaError):
         raise error
-    _LOGGER.error("The callback failed for %s, which will be put aside: %r", place, error)
+    _LOGGER.error("%s failed for %s, which will be put aside: %r", of.capitalize(), place, error)
     return policy
 
 

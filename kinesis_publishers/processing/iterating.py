@@ -15,7 +15,8 @@ from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.event_loop import OpenInThread, close_at_exit, closed_before_exit
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
-from kinesis_publishers.processing.error_policies import check_callback
+from kinesis_publishers.processing.decoders import Decoder
+from kinesis_publishers.processing.error_policies import DeadLetter, StopOnError, check_callback
 from kinesis_publishers.processing.reading import RecordStream, read
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tracebacks import ShortTraceback
@@ -26,6 +27,8 @@ _T = TypeVar("_T")
 def records(
     properties: Properties | Mapping[str, Scalar] | None = None,
     *,
+    decode: str | Decoder | None = None,
+    on_error: StopOnError | DeadLetter | None = None,
     on_shard_end: Callable[[Shard], None] | None = None,
     on_shard_lost: Callable[[ShardKey], None] | None = None,
     events: EventSink | None = None,
@@ -44,6 +47,8 @@ def records(
 
     Args:
         properties: what to read, and how.
+        decode: makes the ``value`` of each record of its payload, as of ``read``.
+        on_error: what follows if ``decode`` raises, as of ``read``.
         on_shard_end: is called when a shard has ended and all of its records have been processed,
             before any record of the shards that continue it.
         on_shard_lost: is called when another worker has taken a shard from this one, as of
@@ -55,7 +60,7 @@ def records(
 
     Raises:
         ConfigError: the properties cannot work; every problem is named.
-        TypeError: ``on_shard_end`` or ``on_shard_lost`` cannot be called.
+        TypeError, ValueError: as of ``read``.
     """
     for name, hook in (("on_shard_end", on_shard_end), ("on_shard_lost", on_shard_lost)):
         if hook is not None:
@@ -64,6 +69,8 @@ def records(
         properties = Properties.of(properties, options)
     stream = read(
         properties,
+        decode=decode,
+        on_error=on_error,
         on_shard_end=on_shard_end and _in_a_thread(on_shard_end),
         on_shard_lost=on_shard_lost and _in_a_thread(on_shard_lost),
         events=events,

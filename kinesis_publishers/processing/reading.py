@@ -15,6 +15,16 @@ from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import ClosedError, ProcessingCancelledError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
+from kinesis_publishers.processing.calls import call_plain
+from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
+from kinesis_publishers.processing.error_policies import (
+    DeadLetter,
+    RetryOnError,
+    StopOnError,
+    check_policy,
+    next_step,
+    place_of,
+)
 from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, Withdrawn
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import cancelled_from_outside_only
@@ -31,6 +41,8 @@ _TURN_SECONDS = 0.01
 def read(
     properties: Properties | Mapping[str, Scalar] | None = None,
     *,
+    decode: str | Decoder | None = None,
+    on_error: StopOnError | DeadLetter | None = None,
     on_shard_end: OnShardEnd | None = None,
     on_shard_lost: OnShardLost | None = None,
     events: EventSink | None = None,
@@ -49,6 +61,10 @@ def read(
 
     Args:
         properties: what to read, and how.
+        decode: makes the ``value`` of each record of its payload: ``json``, ``text``, ``msgpack``,
+            one of :mod:`kinesis_publishers.processing.decoders`, or a function of your own.
+        on_error: what follows if ``decode`` raises; the default is :class:`StopOnError`. The loop
+            handles its own exceptions.
         on_shard_end: is awaited when a shard has ended and all of its records have been processed,
             before any record of the shards that continue it.
         on_shard_lost: is awaited when another worker has taken a shard from this one, which has
@@ -61,16 +77,27 @@ def read(
 
     Raises:
         ConfigError: the properties cannot work; every problem is named.
-        TypeError: ``on_shard_end`` or ``on_shard_lost`` cannot be called.
+        TypeError, ValueError: one of the functions cannot be called, or ``decode`` is no decoder.
     """
     for name, hook in (("on_shard_end", on_shard_end), ("on_shard_lost", on_shard_lost)):
         if hook is not None and not callable(hook):
             raise TypeError(f"{name} must be an async function, not {hook!r}")
+    if on_error is not None:
+        check_policy(on_error)
+        if isinstance(on_error, RetryOnError):
+            raise TypeError("RetryOnError has nothing to repeat: a payload remains what it is")
     clock = clock or SystemClock()
     with ShortTraceback():
         properties = Properties.of(properties, options)
     feed = DeliveryFeed.from_properties(properties, events=events, clock=clock)
-    return RecordStream(feed, clock=clock, on_shard_end=on_shard_end, on_shard_lost=on_shard_lost)
+    return RecordStream(
+        feed,
+        clock=clock,
+        decode=decoder_of(decode),
+        on_error=on_error,
+        on_shard_end=on_shard_end,
+        on_shard_lost=on_shard_lost,
+    )
 
 
 class RecordStream(AsyncIterator["Record"]):
@@ -90,12 +117,18 @@ class RecordStream(AsyncIterator["Record"]):
         feed: DeliveryFeed,
         *,
         clock: Clock,
+        decode: Decoder | None = None,
+        on_error: StopOnError | DeadLetter | None = None,
         on_shard_end: OnShardEnd | None = None,
         on_shard_lost: OnShardLost | None = None,
     ) -> None:
         self._feed = feed
         self._feed.notes.add(self._note)
         self._clock = clock
+        self._decode = decode
+        self._on_error = on_error or StopOnError()
+        # A record that could not be decoded, and why, until the policy has been followed.
+        self._failed: tuple[Record, Exception] | None = None
         self._on_shard_end = on_shard_end
         self._on_shard_lost = on_shard_lost
         self._resources = AsyncExitStack()
@@ -145,12 +178,37 @@ class RecordStream(AsyncIterator["Record"]):
 
     def take_at_once(self) -> Record | None:
         """Return the next record if that needs no wait: the previous one has been processed."""
+        if self._failed is not None:
+            return None
         self._processed = self._taken
         if not self._is_ending and self._clock.monotonic() < self._next_turn:
             for record in self._records:
                 self._taken += 1
-                return record
+                return record if self._decode is None else self._decoded(record, self._decode)
         return None
+
+    def _decoded(self, record: Record, decode: Decoder) -> Record | None:
+        try:
+            return decoded(record, decode)
+        except Exception as error:  # noqa: BLE001 - the policy decides what follows
+            self._failed = (record, error)
+            return None
+
+    async def _follow_policy(self) -> None:
+        """Put aside what could not be decoded, if there is such; it has been processed then.
+
+        Raises:
+            Exception: that of the decoder, if reading must stop.
+        """
+        if self._failed is None:
+            return
+        record, error = self._failed
+        place = place_of(record)
+        step = next_step(self._on_error, error, 1, place, of="decode")
+        assert isinstance(step, DeadLetter)
+        name = f"put of DeadLetter for {place}"
+        await asyncio.to_thread(call_plain, name, step.put_aside, record, error)
+        self._failed, self._processed = None, self._taken
 
     @property
     def _is_ending(self) -> bool:
@@ -179,8 +237,9 @@ class RecordStream(AsyncIterator["Record"]):
         try:
             if not self._is_open:
                 await self._open()
+            await self._follow_policy()
             await self._take_turns()
-            record = await self._next_record()
+            record = await self._next_decoded()
         except BaseException as error:
             # Inside `async with` the call may be repeated.
             if not (self._is_entered and isinstance(error, asyncio.CancelledError)):
@@ -203,6 +262,15 @@ class RecordStream(AsyncIterator["Record"]):
             # The rest is for another worker.
             self._records = iter(())
         self._next_turn = self._clock.monotonic() + _TURN_SECONDS
+
+    async def _next_decoded(self) -> Record | None:
+        record = await self._next_record()
+        while record is not None and self._decode is not None:
+            if (value := self._decoded(record, self._decode)) is not None:
+                return value
+            await self._follow_policy()
+            record = await self._next_record()
+        return record
 
     async def _next_record(self) -> Record | None:
         if self._is_over:

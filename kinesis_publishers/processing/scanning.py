@@ -25,6 +25,7 @@ from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process, ScanResult
+from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
     ErrorPolicy,
@@ -52,6 +53,7 @@ def scan(
     properties: Properties | Mapping[str, Scalar] | None = None,
     process: Process | None = None,
     *,
+    decode: str | Decoder | None = None,
     per_batch: bool = False,
     workers: int = 1,
     on_error: ErrorPolicy | None = None,
@@ -74,6 +76,8 @@ def scan(
         properties: what to read, and how; ``None`` if ``options`` say everything.
         process: takes a :class:`~kinesis_publishers.Record`, in a thread of its own, and returns
             ``None`` or a :class:`ScanResult`.
+        decode: makes the ``value`` of each record of its payload, as of ``read``; what it raises
+            counts as raised by ``process``.
         per_batch: let it take a :class:`~kinesis_publishers.RecordBatch` of one shard instead.
         workers: how many calls may run at once, each for another shard; with more than one
             ``process`` must be safe to call from several threads.
@@ -100,6 +104,10 @@ def scan(
         check_callback("on_shard_end", on_shard_end)
     if on_shard_lost is not None:
         check_callback("on_shard_lost", on_shard_lost)
+    if per_batch and decode is not None:
+        raise ValueError("decode is for single records: decode the batch in process")
+    if decoder := decoder_of(decode):
+        process = _with_values(process, decoder)
     on_error = on_error or StopOnError()
     check_policy(on_error)
     if workers < 1:
@@ -127,6 +135,10 @@ def scan(
     signals = free_signals(signal.SIGTERM, signal.SIGINT)
     with ShortTraceback():
         asyncio.run(scanner.run(signals))
+
+
+def _with_values(process: Process, decode: Decoder) -> Process:
+    return lambda record: process(decoded(record, decode))
 
 
 def _with_dead_letters(

@@ -1,0 +1,243 @@
+"""``decode``: records with the values of their payloads, and what becomes of those without."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64decode
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import boto3
+import fastavro
+import msgpack
+import pytest
+from google.protobuf.wrappers_pb2 import StringValue
+from moto import mock_aws
+
+from kinesis_publishers import DeadLetter, Record, RetryOnError, ScanResult, read, records, scan
+from kinesis_publishers.errors import SchemaError
+from kinesis_publishers.processing import decoders
+from tests.integration.processing.processing_support import STREAM, Orders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "item", "type": "string"}],
+}
+_ORDER = {"id": 7, "item": "a lamp"}
+
+
+def avro_of(value: dict[str, Any]) -> bytes:
+    written = BytesIO()
+    fastavro.schemaless_writer(written, fastavro.parse_schema(_SCHEMA), value)
+    return written.getvalue()
+
+
+def put(orders: Orders, *payloads: bytes) -> None:
+    orders.server.put_many(STREAM, [("one shard", data) for data in payloads])
+
+
+def values(orders: Orders, count: int, **how: Any) -> list[Any]:
+    with records(orders.properties(), **how) as stream:
+        return [record.value for _, record in zip(range(count), stream, strict=False)]
+
+
+@pytest.mark.parametrize(
+    ("decode", "payload", "value"),
+    [
+        ("json", b'{"id": 7, "item": "a lamp"}', _ORDER),
+        ("text", "für".encode(), "für"),
+        ("msgpack", msgpack.packb(_ORDER), _ORDER),
+        (decoders.avro(_SCHEMA), avro_of(_ORDER), _ORDER),
+        (decoders.avro(json.dumps(_SCHEMA)), avro_of(_ORDER), _ORDER),
+        (
+            decoders.protobuf(StringValue),
+            StringValue(value="a lamp").SerializeToString(),
+            StringValue(value="a lamp"),
+        ),
+        (len, b"12345", 5),
+    ],
+    ids=["json", "text", "msgpack", "avro", "avro as text", "protobuf", "a function"],
+)
+def test_a_record_has_the_value_of_its_payload(
+    orders: Orders, decode: Any, payload: bytes, value: object
+) -> None:
+    put(orders, payload)
+    with records(orders.properties(), decode=decode) as stream:
+        record = next(stream)
+    assert record.value == value
+    assert (record.data, record.partition_key) == (payload, "one shard")
+    assert isinstance(record, Record)
+
+
+@pytest.fixture
+def glue(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        yield boto3.client("glue", region_name="us-east-1")
+
+
+def registered(glue: Any, form: str, definition: str) -> bytes:
+    """Register a schema and return the id of its version, as it stands in a header."""
+    made = glue.create_schema(
+        SchemaName=f"orders-{form}",
+        DataFormat=form,
+        Compatibility="NONE",
+        SchemaDefinition=definition,
+    )
+    return UUID(made["SchemaVersionId"]).bytes
+
+
+def test_glues_header_names_the_schema(orders: Orders, glue: Any) -> None:
+    avro = registered(glue, "AVRO", json.dumps(_SCHEMA))
+    as_json = registered(
+        glue, "JSON", '{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}'
+    )
+    protobuf = registered(
+        glue, "PROTOBUF", 'syntax = "proto3"; message StringValue { string value = 1; }'
+    )
+    put(
+        orders,
+        b"\x03\x00" + avro + avro_of(_ORDER),
+        b"\x03\x05" + avro + zlib.compress(avro_of(_ORDER)),
+        b"\x03\x00" + as_json + json.dumps(_ORDER).encode(),
+        b"\x03\x00" + protobuf + StringValue(value="a lamp").SerializeToString(),
+    )
+    decode = decoders.glue(glue, {"PROTOBUF": decoders.protobuf(StringValue)})
+    assert values(orders, 4, decode=decode) == [_ORDER] * 3 + [StringValue(value="a lamp")]
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        (b"{}", "does not begin with a header"),
+        (b"\x03\x07" + bytes(16), "compressed in an unknown way"),
+    ],
+)
+def test_what_has_no_header_of_glues_is_refused(glue: Any, payload: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        decoders.glue(glue)(payload)
+
+
+def test_a_schema_that_cannot_be_loaded_puts_nothing_aside(orders: Orders, glue: Any) -> None:
+    put(orders, b"\x03\x00" + bytes(16) + b"data")
+    letters: list[object] = []
+    aside = DeadLetter(lambda record, error: letters.append(record))
+    decode = decoders.glue(glue)
+    with pytest.raises(SchemaError, match="glue:GetSchemaVersion"):
+        values(orders, 1, decode=decode, on_error=aside)
+    with pytest.raises(SchemaError):
+        scan(orders.properties(), print, decode=decode, on_error=aside)
+    assert letters == []
+    assert values(orders, 1, decode=len) == [22]
+
+
+def test_an_avro_record_of_another_schema_is_refused() -> None:
+    with pytest.raises(ValueError, match="1 bytes follow"):
+        decoders.avro(_SCHEMA)(avro_of(_ORDER) + b"x")
+
+
+def test_without_a_policy_the_loop_ends_before_the_record(orders: Orders) -> None:
+    put(orders, b"1", b"two", b"3")
+    with pytest.raises(json.JSONDecodeError) as raised:
+        values(orders, 3, decode="json")
+    assert "It was raised by decode for record" in raised.value.__notes__[0]
+    assert values(orders, 2, decode="text") == ["two", "3"]
+
+
+def test_a_dead_letter_takes_what_cannot_be_decoded_and_the_loop_goes_on(orders: Orders) -> None:
+    put(orders, b"one", b"1", b"two", b"three", b"2", b"four")
+    letters: list[tuple[bytes, str]] = []
+    aside = DeadLetter(lambda record, error: letters.append((record.data, type(error).__name__)))
+    assert values(orders, 2, decode="json", on_error=aside) == [1, 2]
+    assert letters == [(data, "JSONDecodeError") for data in (b"one", b"two", b"three")]
+    # What was put aside has been processed; the last one was not asked for.
+    assert values(orders, 1, decode="text") == ["four"]
+
+
+async def test_read_puts_aside_as_well(orders: Orders) -> None:
+    put(orders, b"one", b"1")
+    letters: list[bytes] = []
+    aside = DeadLetter(lambda record, error: letters.append(record.data))
+    async with read(orders.properties(), decode="json", on_error=aside) as stream:
+        record = await anext(stream)
+    assert (record.value, letters) == (1, [b"one"])
+
+
+def test_a_dead_letter_that_fails_ends_the_loop_before_the_record(orders: Orders) -> None:
+    def fail(record: object, error: Exception) -> None:
+        raise OSError("the queue is down")
+
+    put(orders, b"1", b"two")
+    with pytest.raises(OSError, match="the queue is down"):
+        values(orders, 2, decode="json", on_error=DeadLetter(fail))
+    assert values(orders, 1, decode="text") == ["two"]
+
+
+def test_scan_gives_values_and_the_policy_what_has_none(orders: Orders, tmp_path: Path) -> None:
+    put(orders, b"one", b"2")
+    file = tmp_path / "letters.jsonl"
+    seen: list[int] = []
+
+    def process(record: Any) -> ScanResult:
+        seen.append(record.value)
+        return ScanResult.STOP
+
+    scan(orders.properties(), process, decode="json", on_error=DeadLetter.to_file(file))
+    (letter,) = map(json.loads, file.read_text().splitlines())
+    assert seen == [2]
+    assert b64decode(letter.pop("data")) == b"one"
+    assert letter.pop("error").startswith("JSONDecodeError(")
+    assert (letter["stream_name"], letter["partition_key"]) == (STREAM, "one shard")
+    assert len(letter["sequence_number"]) == 56
+
+
+def test_dead_letters_go_to_a_stream_as_they_are(orders: Orders) -> None:
+    orders.server.create_stream("letters")
+    put(orders, b"one", b"two", b"3")
+    aside = DeadLetter.to_stream(orders.server.properties(STREAM), stream="letters")
+    assert values(orders, 1, decode="json", on_error=aside) == [3]
+    (rows,) = orders.server.records("letters").values()
+    assert [(row.data, row.partition_key) for row in rows] == [
+        (b"one", "one shard"),
+        (b"two", "one shard"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "message"),
+    [
+        (
+            {"decode": "yaml"},
+            ValueError,
+            "expected one of 'json', 'text', 'msgpack', or a function",
+        ),
+        ({"decode": 5}, TypeError, "must be a function of bytes or a name"),
+        ({"on_error": RetryOnError()}, TypeError, "has nothing to repeat"),
+        ({"on_error": print}, TypeError, "on_error"),
+    ],
+    ids=["name", "type", "retries", "no policy"],
+)
+def test_what_makes_no_sense_is_refused(
+    orders: Orders, how: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        records(orders.properties(), **how)
+
+
+def test_without_decode_a_record_says_how_to_have_a_value(orders: Orders) -> None:
+    put(orders, b"1")
+    with pytest.raises(AttributeError, match="decode="):
+        values(orders, 1)
+
+
+def test_scan_decodes_single_records_only(orders: Orders) -> None:
+    with pytest.raises(ValueError, match="decode the batch in process"):
+        scan(orders.properties(), print, decode="json", per_batch=True)
