@@ -65,6 +65,7 @@ REPORTERS: Final = {
     "log": "kinesis_publishers.metrics.sinks:EventLog",
     "summary": "kinesis_publishers.metrics.summary:SummaryLog",
     "opentelemetry": "kinesis_publishers.metrics.open_telemetry:OpenTelemetryMetrics",
+    "prometheus": "kinesis_publishers.metrics.prometheus:PrometheusMetrics",
     "cloudwatch": "kinesis_publishers.metrics.cloudwatch:CloudWatchMetrics",
 }
 

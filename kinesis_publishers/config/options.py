@@ -217,6 +217,10 @@ class Options(TypedDict, total=False):
     """Whether metrics are separated by shard, or by stream only."""
     metrics_summary_intervalmillis: Time | None
     """How often the sink summary writes a line."""
+    metrics_prometheus_port: int | None
+    """The port at which the sink prometheus serves /metrics, one for each process."""
+    metrics_prometheus_host: str | None
+    """The address on which it listens; 0.0.0.0 is every one, as a container needs."""
     metrics_cloudwatch_namespace: str | None
     """The CloudWatch namespace of the metrics; the KCL uses the name of the application."""
     metrics_cloudwatch_intervalmillis: Time | None

@@ -7,9 +7,11 @@ from enum import Enum
 from typing import Final
 
 from kinesis_publishers.config.option import Namespace, Option, Section
-from kinesis_publishers.config.parsers import Choice, Duration, Scalar, Text
+from kinesis_publishers.config.parsers import Choice, Duration, Scalar, Text, WholeNumber
 
-_SINK: Final = r"(?:log|summary|opentelemetry|cloudwatch|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)"
+_SINK: Final = (
+    r"(?:log|summary|opentelemetry|prometheus|cloudwatch|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)"
+)
 
 
 class MetricsLevel(Enum):
@@ -23,8 +25,8 @@ class _SinksParser:
     """Parses names, which become lower case, and ``module:Class``; each once."""
 
     accepts = (
-        "none, or a comma-separated list of log, summary, opentelemetry, cloudwatch and "
-        "module:Class"
+        "none, or a comma-separated list of log, summary, opentelemetry, prometheus, cloudwatch "
+        "and module:Class"
     )
 
     def __call__(self, value: Scalar) -> tuple[str, ...]:
@@ -45,8 +47,8 @@ class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
         parser=_SinksParser(),
         default=("log",),
         guarded=":",
-        doc="Where diagnostic events go: the log, a summary in the log, OpenTelemetry or "
-        "CloudWatch metrics, or a class of your own (an EventReporter).",
+        doc="Where diagnostic events go: the log, a summary in the log, OpenTelemetry, "
+        "Prometheus or CloudWatch metrics, or a class of your own (an EventReporter).",
     )
     level: Option[MetricsLevel] = Option(
         key="metrics.level",
@@ -60,6 +62,18 @@ class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
         parser=Duration(minimum=1_000.0),
         default=60_000.0,
         doc="How often the sink summary writes a line.",
+    )
+    prometheus_port: Option[int] = Option(
+        key="metrics.prometheus.port",
+        parser=WholeNumber(minimum=1, maximum=65535),
+        default=9464,
+        doc="The port at which the sink prometheus serves /metrics, one for each process.",
+    )
+    prometheus_host: Option[str] = Option(
+        key="metrics.prometheus.host",
+        parser=Text(accepts="an address of this machine, or a host name"),
+        default="127.0.0.1",
+        doc="The address on which it listens; 0.0.0.0 is every one, as a container needs.",
     )
     cloudwatch_namespace: Option[str] = Option(
         key="metrics.cloudwatch.namespace",

@@ -78,6 +78,8 @@ _OURS = [
     ("metrics.sinks", ("log",), "summary, my.module:Sink", ("summary", "my.module:Sink")),
     ("metrics.level", "shard", "STREAM", "stream"),
     ("metrics.summary.intervalmillis", 60000, "10s", 10_000),
+    ("metrics.prometheus.port", 9464, "9000", 9000),
+    ("metrics.prometheus.host", "127.0.0.1", "0.0.0.0", "0.0.0.0"),
     ("metrics.cloudwatch.namespace", "KinesisPublishers", "my/app", "my/app"),
     ("metrics.cloudwatch.intervalmillis", 60000, "10s", 10_000),
     ("metrics.cloudwatch.endpoint", None, "http://localhost:5000", "http://localhost:5000"),
