@@ -9,9 +9,7 @@ from typing import Final
 from kinesis_publishers.config.option import Namespace, Option, Section
 from kinesis_publishers.config.parsers import Choice, Duration, Scalar, Text, WholeNumber
 
-_SINK: Final = (
-    r"(?:log|summary|opentelemetry|prometheus|cloudwatch|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)"
-)
+_SINK: Final = r"(?:log|summary|opentelemetry|prometheus|cloudwatch|[a-z_][\w.]*:[a-z_][\w.]*)"
 
 
 class MetricsLevel(Enum):
