@@ -287,7 +287,11 @@ class RecordBatch:
         timestamp in microseconds, UTC, and ``sub_sequence_number`` 64-bit integer, null where the
         record was not inside an aggregate.
         """
-        from kinesis_publishers.model.arrow import to_arrow
+        try:
+            from kinesis_publishers.model.arrow import to_arrow
+        except ModuleNotFoundError as error:
+            error.msg += ", which to_arrow() needs: pip install 'kinesis-publishers[arrow]'"
+            raise
 
         return to_arrow(
             self.shard,

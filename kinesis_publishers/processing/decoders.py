@@ -71,7 +71,10 @@ def avro(schema: dict[str, Any] | list[Any] | str) -> Decoder:
     Args:
         schema: with which they were written, as JSON or parsed.
     """
-    import fastavro
+    try:
+        import fastavro
+    except ModuleNotFoundError as error:
+        raise _missing(error, "avro") from None
 
     parsed = fastavro.parse_schema(orjson.loads(schema) if isinstance(schema, str) else schema)
 
@@ -139,8 +142,16 @@ def glue(client: Any, decoders: Mapping[str, Decoder] | None = None) -> Decoder:
     return decode
 
 
+def _missing(error: ModuleNotFoundError, extra: str) -> ModuleNotFoundError:
+    text = f"{error.msg}: pip install 'kinesis-publishers[{extra}]'"
+    return ModuleNotFoundError(text, name=error.name)
+
+
 def _msgpack() -> Decoder:
-    import msgpack
+    try:
+        import msgpack
+    except ModuleNotFoundError as error:
+        raise _missing(error, "msgpack") from None
 
     unpack: Decoder = msgpack.unpackb
     return unpack

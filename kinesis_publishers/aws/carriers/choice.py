@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Final
 
 from kinesis_publishers.aws.carriers.carrier import (
     Endpoint,
@@ -23,11 +24,21 @@ def check_carrier(http: SubscriptionHttpConfig, url: str) -> None:
     if _speaks_http_1(http, url):
         if http.version is HttpVersion.HTTP_2:
             raise http_2_not_offered(url)
-    elif http.http2_client is Http2Client.PYREQWEST and find_spec("pyreqwest") is None:
+        return
+    packages, extra = _PACKAGES[http.http2_client]
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
         raise ConfigError(
-            "kinesis.stream.efo.http2-client = pyreqwest needs the package pyreqwest: "
-            "pip install 'kinesis-publishers[fast]'"
+            f"enhanced fan-out over HTTP/2 with {SubscriptionHttpConfig.http2_client.full_key} = "
+            f"{http.http2_client.value} needs {' and '.join(missing)}: "
+            f"pip install 'kinesis-publishers[{extra}]'"
         )
+
+
+_PACKAGES: Final = {
+    Http2Client.HTTPX: (("httpx", "h2"), "efo"),
+    Http2Client.PYREQWEST: (("pyreqwest",), "fast"),
+}
 
 
 def create_carrier(

@@ -188,8 +188,13 @@ class Rows:
 
     def _parquet(self, stream: BinaryIO) -> Iterator[Sequence[Mapping[str, Any]]]:
         # Slow to import, and most commands do without.
-        from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
+        try:
+            from pyarrow import ArrowException
+            from pyarrow.parquet import ParquetFile
+        except ModuleNotFoundError as error:
+            raise click.ClickException(
+                "Parquet needs pyarrow: pip install 'kinesis-publishers[arrow]'"
+            ) from error
 
         try:
             file = ParquetFile(stream)
