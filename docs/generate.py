@@ -15,7 +15,14 @@ from kinesis_publishers import errors
 from kinesis_publishers.config.catalogue import ALL_OPTIONS
 from kinesis_publishers.config.keywords import SHORT_NAMES, keyword_of
 from kinesis_publishers.config.option import Option
-from kinesis_publishers.config.parsers import DecimalNumber, Duration, Flag, Size, WholeNumber
+from kinesis_publishers.config.parsers import (
+    DecimalNumber,
+    Duration,
+    Flag,
+    PluginName,
+    Size,
+    WholeNumber,
+)
 from kinesis_publishers.config.reference import render_reference
 from kinesis_publishers.config.sections.metrics import MetricsConfig
 from kinesis_publishers.config.spark_options import ADVICE, ALIASES
@@ -54,8 +61,8 @@ a short name, too:
 
 `start` and `end` are a position in one value: `"LATEST"`, `"TRIM_HORIZON"`, a `datetime`, or a text
 such as `"AT_TIMESTAMP 2026-01-01T12:00:00Z"`. A duration may be a `timedelta`, a list of names a
-list, and `None` is the default. Keywords take precedence over a properties dict that is given with
-them.
+list, and a class of your own the class itself; `None` is the default. Keywords take precedence over
+a properties dict that is given with them.
 
 `Options(stream="orders", ...)` is a dict of these keywords whose types editors and type checkers
 know; `records(**options)` takes it. `Properties.of(None, options)` makes `Properties` of it, and
@@ -296,7 +303,7 @@ def _type_of(name: str, option: Option[Any]) -> str:
     if name == "streams" or option is MetricsConfig.sinks:
         return "str | Sequence[str] | None"
     types = {Flag: "bool", WholeNumber: "int", DecimalNumber: "float", Duration: "Time"}
-    types[Size] = "int | str"
+    types |= {Size: "int | str", PluginName: "str | type[object]"}
     return f"{types.get(type(option.parser), 'str')} | None"
 
 

@@ -66,6 +66,10 @@ if TYPE_CHECKING:
     from kinesis_publishers.producing import BlockingProducer as BlockingProducer
     from kinesis_publishers.producing import KinesisProducer as KinesisProducer
     from kinesis_publishers.producing import PutResult as PutResult
+    from kinesis_publishers.publishers.iterated import (
+        IteratedPublisherFactory as IteratedPublisherFactory,
+    )
+    from kinesis_publishers.publishers.iterated import SourceRecord as SourceRecord
     from kinesis_publishers.readers.fetcher import KinesisDataFetcher as KinesisDataFetcher
     from kinesis_publishers.readers.fetcher import OnBatch as OnBatch
 
@@ -92,6 +96,7 @@ _NAMES: Final = {
         "read records scan with_error_policy"
     ),
     "producing": "BlockingProducer KinesisProducer PutResult",
+    "publishers.iterated": "IteratedPublisherFactory SourceRecord",
     "readers.fetcher": "KinesisDataFetcher OnBatch",
 }
 

@@ -96,6 +96,8 @@ def _scalar_of(name: str, option: Option[Any], value: object) -> Scalar:
     """Return ``value`` as a properties dict may hold it; what is none of them is refused later."""
     if isinstance(value, Enum):
         value = value.value
+    elif isinstance(value, type):
+        value = f"{value.__module__}:{value.__qualname__}"
     elif isinstance(value, timedelta) and isinstance(option.parser, Duration):
         value = value / timedelta(**{_ARGUMENTS[option.parser.unit]: 1})
     elif isinstance(value, datetime):

@@ -27,13 +27,13 @@ class Options(TypedDict, total=False):
     """Where a batch read ends."""
     application: str | None
     """The name of the application, which owns the checkpoints."""
-    publisher: str | None
+    publisher: str | type[object] | None
     """How records are read."""
     consumer_name: str | None
     """The name of the stream consumer, on every stream; needed for LAZY and EAGER."""
     streams: str | Sequence[str] | None
     """The streams to read: names or ARNs, separated by commas."""
-    stream_recordpublisher: str | None
+    stream_recordpublisher: str | type[object] | None
     """How records are read."""
     aggregation: Literal["auto", "kpl", "unfiltered", "off"] | None
     """How aggregates are delivered."""
@@ -259,7 +259,7 @@ class Options(TypedDict, total=False):
     """JSON with a position per shard: the records before it are read."""
     checkpoint_application: str | None
     """The name of the application, which owns the checkpoints."""
-    checkpoint_store: str | None
+    checkpoint_store: str | type[object] | None
     """Where checkpoints are kept."""
     checkpoint_intervalmillis: Time | None
     """How long processed records may wait for their checkpoint."""
@@ -299,7 +299,7 @@ class Options(TypedDict, total=False):
     """The Redis of redis, as redis://user:password@host:6379/0; rediss:// uses TLS."""
     checkpoint_redis_prefix: str | None
     """The first part of each key, which the name of the application follows."""
-    shard_assigner: str | None
+    shard_assigner: str | type[object] | None
     """What decides which shards this process reads."""
     shards: str | None
     """The only shards to read, as stream:shardId, separated by commas."""
@@ -351,7 +351,7 @@ class Options(TypedDict, total=False):
     """The bound of the first delay before what was refused is sent again; it doubles."""
     producer_backoff_max: Time | None
     """The longest delay before what was refused is sent again."""
-    producer_partitioner: str | None
+    producer_partitioner: str | type[object] | None
     """What chooses the partition key of a record that is put without one."""
     retry_outagemillis: Time | None
     """How long every call is repeated, even when its maxretries are used up."""

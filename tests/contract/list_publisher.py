@@ -26,11 +26,11 @@ from kinesis_publishers.testing.manual_clock import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ListFactory", "ListPublisher", "ListSubject", "MEMORY"]
+__all__ = ["MEMORY", "OPEN", "ListFactory", "ListPublisher", "ListSubject"]
 
 #: What the shards hold; emptied by each subject.
 MEMORY: dict[str, Sequence[Record]] = {}
-_OPEN: set[str] = set()
+OPEN: set[str] = set()
 _FLAG: Option[bool] = Option(
     key="custom.list.flag",
     parser=Flag(),
@@ -60,7 +60,7 @@ class ListPublisher(RecordPublisher):
 
     @property
     def is_open(self) -> bool:
-        return self.shard.shard_id in _OPEN
+        return self.shard.shard_id in OPEN
 
     def locate(self) -> int:
         position, numbers = self.position, [int(one.sequence_number) for one in self.records]
@@ -150,7 +150,7 @@ class ListSubject(FactorySubject):
     def __init__(self) -> None:
         self.clock = ManualClock()
         MEMORY.clear()
-        _OPEN.clear()
+        OPEN.clear()
         ListSubject.throttles = ListSubject.deliveries_left = 0
 
     @property
@@ -162,7 +162,7 @@ class ListSubject(FactorySubject):
         kept = [one._replace(shard_id=shard.shard_id) for one in records]
         MEMORY[shard.shard_id] = kept
         if is_open:
-            _OPEN.add(shard.shard_id)
+            OPEN.add(shard.shard_id)
         return HeldShard(shard=shard, records=kept)
 
     async def interrupt_after(self, deliveries: int) -> None:

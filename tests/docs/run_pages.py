@@ -16,6 +16,7 @@ import tempfile
 import traceback
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -40,10 +41,14 @@ def run_page(page: Path, server: LocalKinesis, spark: SparkSession | None) -> No
     given: dict[str, Any] = {"server": server, "PAGE": page}
     if spark is not None:
         given["spark"] = spark
-    namespace = dict(given)
+    # A module, in which classes are found by their names.
+    module = sys.modules["page"] = ModuleType("page")
+    namespace = module.__dict__
+    namespace.update(given)
     for block in filter(is_python, blocks_of(page)):
         if runs_alone(page):
-            namespace = dict(given)
+            namespace.clear()
+            namespace.update(given, __name__="page")
         code = block.code.replace(_ENDPOINT_ON_PAGES, server.endpoint_url)
         # Lines of a traceback are those of the page.
         program = compile("\n" * block.line + code, str(page), "exec")

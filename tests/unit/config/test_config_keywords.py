@@ -12,9 +12,14 @@ from kinesis_publishers.config.catalogue import ALL_OPTIONS
 from kinesis_publishers.config.keywords import SHORT_NAMES, keyword_of
 from kinesis_publishers.config.parsers import Flag, WholeNumber
 from kinesis_publishers.errors import ConfigErrors
+from kinesis_publishers.leases.assigners import AllShards
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ORDERS = {"kinesis.streams": "orders"}
+
+
+class SomeAssigner(AllShards):
+    pass
 
 
 def parsed(**options: object) -> Properties:
@@ -60,6 +65,10 @@ def test_every_option_has_a_keyword_of_its_own_and_editors_know_its_type() -> No
                 "kinesis.stream.recordpublisher": "EFO",
                 "kinesis.stream.efo.consumername": "billing",
             },
+        ),
+        (
+            {"shard_assigner": SomeAssigner},
+            {"kinesis.shard.assigner": f"{__name__}:SomeAssigner"},
         ),
         (
             {"shard_getrecords_intervalmillis": timedelta(seconds=1.5)},

@@ -1,0 +1,167 @@
+"""Publishers for a source that is an asynchronous iterator of records: one method to write."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Callable, Sequence
+from datetime import datetime
+from typing import ClassVar, Self, TypeAlias
+
+from attrs import frozen
+
+from kinesis_publishers.abc import (
+    PublisherContext,
+    RecordBatchConsumer,
+    RecordPublisher,
+    RecordPublisherFactory,
+)
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import Option, Properties
+from kinesis_publishers.model import (
+    PositionType,
+    RecordBatch,
+    RunResult,
+    Shard,
+    StartingPosition,
+    continue_from,
+)
+
+
+@frozen(kw_only=True)
+class SourceRecord:
+    """A record of a source that is not Kinesis.
+
+    Attributes:
+        data: the payload.
+        sequence_number: increases within the shard, and is the same whenever the record is read:
+            it is the checkpoint.
+        partition_key: 1 to 256 characters.
+        arrived_at: when the source took the record (aware); the instant of reading unless given.
+    """
+
+    data: bytes
+    sequence_number: int
+    partition_key: str = "-"
+    arrived_at: datetime | None = None
+
+
+Iterated: TypeAlias = "SourceRecord | Sequence[SourceRecord]"
+"""A record, or several that are delivered together. None at all says that no record is missing now:
+the reader is at the tip."""
+
+_Read: TypeAlias = "Callable[[Shard, StartingPosition], AsyncGenerator[Iterated, None]]"
+
+
+class IteratedPublisherFactory(RecordPublisherFactory):
+    """Reads each shard with :meth:`records`, an asynchronous generator that a subclass writes.
+
+    Name the subclass in ``kinesis.stream.recordpublisher``. The rest is done here: positions,
+    backpressure, what was processed and what is read again.
+
+    Attributes:
+        options: those of the subclass, which :attr:`properties` then has the values of; every key
+            begins with ``custom.``.
+        properties: what was configured.
+        context: the clock, the control plane and what else a factory may use.
+    """
+
+    options: ClassVar[tuple[Option[object], ...]] = ()
+
+    def __init__(self, properties: Properties, context: PublisherContext) -> None:
+        self.properties = properties.custom(*self.options)
+        self.context = context
+
+    @classmethod
+    def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
+        return cls(properties, context)
+
+    @abstractmethod
+    def records(self, shard: Shard, start: StartingPosition) -> AsyncGenerator[Iterated, None]:
+        """Yield the records of ``shard`` in their order, each or several at a time.
+
+        It may begin before ``start``: what lies before is left out. The shard has ended when it
+        returns. It waits for new records itself, by ``self.context.clock``, and yields ``()``
+        where there is none for now. It is closed when the shard is read no further, and called
+        again where the application has not processed everything.
+
+        Args:
+            shard: what to read.
+            start: of the kinds TRIM_HORIZON, AT_ and AFTER_SEQUENCE_NUMBER, and AT_TIMESTAMP.
+        """
+
+    async def create(self, starting_position: StartingPosition, shard: Shard) -> RecordPublisher:
+        return _IteratedPublisher(self.records, shard, starting_position, self.context.clock)
+
+
+class _IteratedPublisher(RecordPublisher):
+    """Delivers what an iterator yields, one thing in each run."""
+
+    def __init__(self, read: _Read, shard: Shard, start: StartingPosition, clock: Clock) -> None:
+        if start.type is PositionType.LATEST:
+            raise ValueError("LATEST must be pinned to an instant before it is read from")
+        self._read = read
+        self._shard = shard
+        self._position = start
+        self._clock = clock
+        self._iterator: AsyncGenerator[Iterated, None] | None = None
+        self._has_ended = False
+
+    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+        if self._has_ended:
+            return RunResult.COMPLETE
+        if self._iterator is None:
+            self._iterator = self._read(self._shard, self._position)
+        try:
+            item = await anext(self._iterator, None)
+            found = () if item is None else self._wanted(item)
+            if found:
+                await consumer.wait_for_space(len(found), sum(len(one.data) for one in found))
+            # Nothing at all, at the end too, says that the tip is reached.
+            is_at_tip = item is None or item == () or item == []
+            if found or is_at_tip:
+                await self._deliver(found, consumer, is_at_tip=is_at_tip)
+        except BaseException:
+            await self._close()
+            raise
+        self._has_ended = item is None and self._iterator is not None
+        return RunResult.COMPLETE if self._has_ended else RunResult.INCOMPLETE
+
+    async def _deliver(
+        self, found: Sequence[SourceRecord], consumer: RecordBatchConsumer, *, is_at_tip: bool
+    ) -> None:
+        now = self._clock.now()
+        batch = RecordBatch(
+            shard=self._shard,
+            requested_at=now,
+            payloads=[one.data for one in found],
+            partition_keys=[one.partition_key for one in found],
+            sequence_numbers=[str(one.sequence_number) for one in found],
+            arrival_epoch_seconds=[(one.arrived_at or now).timestamp() for one in found],
+            millis_behind_latest=0 if is_at_tip else None,
+        )
+        processed = await consumer(batch)
+        self._position = continue_from(self._position, processed)
+        if found and (
+            processed is None or processed.sequence_number != str(found[-1].sequence_number)
+        ):
+            # The rest is read again.
+            await self._close()
+
+    def _wanted(self, item: Iterated) -> list[SourceRecord]:
+        records = [item] if isinstance(item, SourceRecord) else item
+        return [one for one in records if self._is_wanted(one)]
+
+    def _is_wanted(self, record: SourceRecord) -> bool:
+        position = self._position
+        if position.sequence_number is not None:
+            number = int(position.sequence_number.sequence_number)
+            is_after = position.type is PositionType.AFTER_SEQUENCE_NUMBER
+            return record.sequence_number >= number + is_after
+        if position.timestamp is not None and record.arrived_at is not None:
+            return record.arrived_at >= position.timestamp
+        return True
+
+    async def _close(self) -> None:
+        iterator, self._iterator = self._iterator, None
+        if iterator is not None:
+            await iterator.aclose()
