@@ -221,9 +221,9 @@ class MalformedResponseError(ServiceError):
 
 
 class RetriesExhaustedError(KinesisPublishersError):
-    """A retryable call failed until its retry policy allowed no more; the last error is the cause.
+    """A retryable call failed until its policy allowed no more; the last error is its context.
 
-    What to do: see the cause. ``kinesis.retry.outagemillis`` says how long an outage may last; a
+    What to do: see the message. ``kinesis.retry.outagemillis`` says how long an outage may last; a
     ``maxretries`` that is set alone says how often its call is repeated.
 
     Attributes:

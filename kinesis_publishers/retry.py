@@ -220,7 +220,7 @@ class RetryBudget:
             _OUTAGE if is_by_time else self._policy.option
         )
         return RetriesExhaustedError(
-            f"{operation or 'the call'} failed {self._attempts} times in {elapsed:.1f} s, "
+            f"{operation or 'the call'} failed {_times(self._attempts)} in {elapsed:.1f} s, "
             f"the last time with {code or type(error).__name__}: {str(error).rstrip('.')}. "
             f"{self._advice or advice}",
             attempts=self._attempts,
@@ -259,3 +259,7 @@ async def call_with_retries(
             budget.reset()
             return answer
         await clock.sleep(delay)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from kinesis_publishers.errors import KinesisPublishersError, ServiceError
+from kinesis_publishers.errors import KinesisPublishersError, RetriesExhaustedError, ServiceError
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def _is_long(error: Exception) -> bool:
 
 def _shorten(error: BaseException) -> None:
     error.__traceback__ = _from_the_user(error)
-    if isinstance(error, ServiceError):
+    if isinstance(error, ServiceError | RetriesExhaustedError):
         # Its message has what the cause says, which remains as its __context__.
         error.__cause__ = None
     elif error.__cause__ is not None:

@@ -199,11 +199,11 @@ async def consumer_limit_error(
 ) -> LimitExceededError:
     """Return the error that says which consumers the stream has, and what can be done."""
     return LimitExceededError(
-        f"The stream consumer {consumer_name} could not be registered on {stream_arn}, in "
-        f"several attempts: {failure} {await _describe_consumers(stream_arn, config, context)} A "
-        "stream has up to 20 (50 with on-demand advantage), of which 5 may be CREATING at a time: "
-        "remove one that is not used (aws kinesis deregister-stream-consumer), share one by its "
-        "name, or read with kinesis.stream.recordpublisher = POLLING.",
+        f"The stream consumer {consumer_name} cannot be registered: remove one that is not used "
+        "(kinesis-publishers consumers deregister NAME), share one by its name, or read with "
+        f"kinesis.stream.recordpublisher = POLLING. {stream_arn} takes 20 of them (50 with "
+        "on-demand advantage), 5 of which may be CREATING at a time. "
+        f"{await _describe_consumers(stream_arn, config, context)} ({failure})",
         operation=failure.operation,
         code=failure.code,
         request_id=failure.request_id,

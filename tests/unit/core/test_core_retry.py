@@ -145,7 +145,7 @@ async def test_a_call_that_takes_its_time_before_it_fails_is_counted(manual_cloc
         raise failure()
 
     policy = RetryPolicy(max_retries=0, base_seconds=1, max_seconds=1, exponent=1)
-    with pytest.raises(RetriesExhaustedError, match=r"failed 1 times in 60\.0 s"):
+    with pytest.raises(RetriesExhaustedError, match=r"failed once in 60\.0 s"):
         await finish(call_with_retries(times_out, policy=policy, clock=manual_clock), manual_clock)
 
 
