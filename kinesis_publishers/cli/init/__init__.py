@@ -1,0 +1,60 @@
+"""The command ``init``: a small project that works, to begin with."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kinesis_publishers.cli.shared.commands import CleanCommand
+from kinesis_publishers.cli.shared.console import say
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+KINDS: Final = {
+    "plain": "a consumer in Python",
+    "spark": "a job of Spark Structured Streaming",
+    "publisher": "a record publisher of your own, with the tests that every publisher passes",
+}
+# Of the templates, so that no tool takes them for modules of this package.
+_SUFFIX: Final = ".txt"
+
+
+@click.command(cls=CleanCommand)
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--kind",
+    type=click.Choice(list(KINDS)),
+    default="plain",
+    show_default=True,
+    help="; ".join(f"{name}: {text}" for name, text in KINDS.items()) + ".",
+)
+def init(folder: Path, kind: str) -> None:
+    """Write a small project that works: a program, its tests, and a README that says how to go on.
+
+    It runs against 'kinesis-publishers local' until its properties name a stream of your own.
+
+    \b
+    Examples:
+      kinesis-publishers init orders
+      kinesis-publishers init orders-job --kind spark
+    """
+    templates = files(__package__).joinpath(kind)
+    made = {folder / one.name.removesuffix(_SUFFIX): one for one in _templates(templates)}
+    existing = sorted(path.name for path in made if path.exists())
+    if existing:
+        raise click.UsageError(
+            f"{folder} has {', '.join(existing)} already: nothing was written. Name another folder."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, template in sorted(made.items()):
+        path.write_bytes(template.read_bytes())
+        click.echo(path)
+    say(f"Go on with {folder / 'README.md'}.")
+
+
+def _templates(folder: Traversable) -> list[Traversable]:
+    return [one for one in folder.iterdir() if one.name.endswith(_SUFFIX)]
