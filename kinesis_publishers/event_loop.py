@@ -118,7 +118,8 @@ def closed_before_exit(one: _Closeable) -> None:
     _OPEN.discard(one)
 
 
-def _close_all() -> None:
+def close_all() -> None:
+    """Close everything that the end of the interpreter would close."""
     for one in tuple(_OPEN):
         try:
             one.close()
@@ -128,4 +129,4 @@ def _close_all() -> None:
 
 # Before the threads of concurrent.futures end, without which no name is resolved: what is
 # registered later runs earlier, and their module has been loaded. Functions of atexit run after.
-getattr(threading, "_register_atexit", atexit.register)(_close_all)
+getattr(threading, "_register_atexit", atexit.register)(close_all)

@@ -110,7 +110,9 @@ def test_the_block_without_spark_runs_in_a_notebook_until_it_is_interrupted(
         assert reply["content"]["status"] == "ok", reply
     finally:
         client.stop_channels()
+        child = kernel.provisioner.process
         kernel.shutdown_kernel(now=True)
+        child.wait(timeout=30)
     assert printed == "".join(f"shardId-000000000000 {key} {data!r}\n" for key, data in _RECORDS)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from typing import Final
 
 from kinesis_publishers.aws.carriers.carrier import (
     Endpoint,
+    SignedCall,
     SubscriptionCarrier,
+    SubscriptionResponse,
     http_2_not_offered,
 )
 from kinesis_publishers.config import Http2Client, HttpVersion, SubscriptionHttpConfig
@@ -24,7 +27,27 @@ def check_carrier(http: SubscriptionHttpConfig, url: str) -> None:
     if _speaks_http_1(http, url):
         if http.version is HttpVersion.HTTP_2:
             raise http_2_not_offered(url)
-        return
+    elif http.http2_client is not Http2Client.HTTPX:
+        # It was asked for. What is used by default may be missing until something subscribes.
+        _check_installed(http)
+
+
+def check_client(http: SubscriptionHttpConfig, url: str | None) -> None:
+    """Check that what carries the subscriptions of an endpoint is installed.
+
+    Args:
+        url: that of the properties; without one the environment may name one, and the first
+            subscription makes the check.
+
+    Raises:
+        ConfigError: it is not; the message says what to install.
+    """
+    is_unknown = url is None and any(os.environ.get(name) for name in _ENDPOINT_VARIABLES)
+    if not (is_unknown or _speaks_http_1(http, url or "https://kinesis")):
+        _check_installed(http)
+
+
+def _check_installed(http: SubscriptionHttpConfig) -> None:
     packages, extra = _PACKAGES[http.http2_client]
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
@@ -35,6 +58,18 @@ def check_carrier(http: SubscriptionHttpConfig, url: str) -> None:
         )
 
 
+class _NoCarrier(SubscriptionCarrier):
+    """Stands for a client that is not installed, where nothing may ever subscribe."""
+
+    def __init__(self, http: SubscriptionHttpConfig) -> None:
+        self._http = http
+
+    async def open(self, call: SignedCall) -> SubscriptionResponse:
+        _check_installed(self._http)
+        raise AssertionError("it has been installed meanwhile")
+
+
+_ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_KINESIS", "AWS_ENDPOINT_URL")
 _PACKAGES: Final = {
     Http2Client.HTTPX: (("httpx", "h2"), "efo"),
     Http2Client.PYREQWEST: (("pyreqwest",), "fast"),
@@ -63,6 +98,8 @@ def create_carrier(
         return PyreqwestCarrier(
             endpoint, read_timeout_seconds=timeout, requires_http_2=requires_http_2
         )
+    if any(find_spec(name) is None for name in _PACKAGES[Http2Client.HTTPX][0]):
+        return _NoCarrier(http)
     from kinesis_publishers.aws.carriers.httpx_carrier import HttpxCarrier
 
     return HttpxCarrier(endpoint, read_timeout_seconds=timeout, requires_http_2=requires_http_2)

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from typing import Self
 
 from kinesis_publishers.abc import PublisherContext, RecordPublisherFactory, StreamConsumerRegistrar
-from kinesis_publishers.config import FanOutConfig, Properties, RegistrationConfig
+from kinesis_publishers.config import (
+    AwsConfig,
+    FanOutConfig,
+    Properties,
+    RegistrationConfig,
+    SubscriptionHttpConfig,
+)
 from kinesis_publishers.model import Shard, StartingPosition
 from kinesis_publishers.publishers.fanout.publisher import FanOutRecordPublisher
 from kinesis_publishers.registration import create_registrar
@@ -32,7 +38,13 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
 
     @classmethod
     def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
+        # Imported here: a class that is only named loads no SDK.
+        from kinesis_publishers.aws.carriers.choice import check_client
+
         config = FanOutConfig.from_properties(properties)
+        endpoint = AwsConfig.from_properties(properties).endpoint_url
+        # Before a consumer is registered.
+        check_client(SubscriptionHttpConfig.from_properties(properties), endpoint)
         registrar = create_registrar(RegistrationConfig.from_properties(properties), context)
         return cls(config, registrar, context)
 

@@ -16,7 +16,16 @@ import pytest
 from google.protobuf.wrappers_pb2 import StringValue
 from moto import mock_aws
 
-from kinesis_publishers import DeadLetter, Record, RetryOnError, ScanResult, read, records, scan
+from kinesis_publishers import (
+    DeadLetter,
+    Record,
+    RetryOnError,
+    ScanResult,
+    event_loop,
+    read,
+    records,
+    scan,
+)
 from kinesis_publishers.errors import SchemaError
 from kinesis_publishers.processing import decoders
 from tests.integration.processing.processing_support import STREAM, Orders
@@ -204,6 +213,7 @@ def test_dead_letters_go_to_a_stream_as_they_are(orders: Orders) -> None:
     put(orders, b"one", b"two", b"3")
     aside = DeadLetter.to_stream(orders.server.properties(STREAM), stream="letters")
     assert values(orders, 1, decode="json", on_error=aside) == [3]
+    event_loop.close_all()  # As the end of the program does.
     (rows,) = orders.server.records("letters").values()
     assert [(row.data, row.partition_key) for row in rows] == [
         (b"one", "one shard"),

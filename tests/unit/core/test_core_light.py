@@ -8,13 +8,11 @@ import subprocess
 import sys
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from packaging.requirements import Requirement
 
-if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 _SETUP = configparser.ConfigParser(interpolation=None)
 _SETUP.read(Path(__file__).parents[3] / "setup.cfg")
@@ -84,6 +82,25 @@ with records(properties, start="TRIM_HORIZON") as stream:
 """
     result = run_lightly(code)
     assert (result.stdout, result.stderr) == ("True\n", "")
+
+
+def test_it_polls_over_https_and_says_what_a_subscription_needs() -> None:
+    with LocalKinesis.in_thread(tls=True) as server:
+        server.create_stream("orders")
+        server.put_many("orders", [("a", b"1")])
+        code = f"""
+from kinesis_publishers import records
+
+properties = {server.properties("orders")!r}
+print(next(records(properties, start="TRIM_HORIZON")).data)
+endpoint = properties.pop("aws.endpoint")
+import os
+os.environ["AWS_ENDPOINT_URL_KINESIS"] = endpoint
+next(records(properties, publisher="EFO", consumer_name="me"))
+"""
+        result = run_lightly(code)
+    assert result.stdout == "b'1'\n"
+    assert "needs httpx and h2: pip install 'kinesis-publishers[efo]'" in result.stderr
 
 
 @pytest.mark.parametrize(
