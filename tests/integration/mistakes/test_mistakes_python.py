@@ -126,10 +126,10 @@ def without_marks(text: str) -> str:
 
 _FOUND_BEFORE_ANY_CALL = {
     "a typo": (
-        "strem='orders'",
+        "streamm='orders'",
         (
             "kinesis_publishers.errors.ConfigErrors: 2 configuration problems:\n"
-            "  - strem: unknown option; did you mean stream?\n"
+            "  - streamm: unknown option; did you mean stream?\n"
             "  - stream (kinesis.streams) is required: set it to names or ARNs of streams, separated "
             "by commas"
         ),

@@ -104,7 +104,10 @@ def test_the_local_server_needs_neither_a_file_nor_credentials(local: RunCommand
         (("shards", "orders"), "Error: no region: set --region (as eu-west-1)"),
         (("list",), "Error: no region: set --region (as eu-west-1)"),
         (("shards", "orders", "--endpoint", "here"), "Error: --endpoint: got 'here', expected"),
-        (("shards", "orders", "-P", "aws.regio=x"), "Error: aws.regio: unknown option; did you"),
+        (
+            ("shards", "orders", "-P", "aws.regionn=x"),
+            "Error: aws.regionn: unknown option; did you",
+        ),
     ],
     ids=" ".join,
 )

@@ -140,7 +140,7 @@ def test_keywords_take_precedence_over_the_properties(is_parsed: bool) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stream": "orders", "regoin": "eu-west-1"}, "regoin: unknown option; did you mean reg"),
+        ({"stream": "orders", "regionn": "eu-west-1"}, "regionn: unknown option; did you mean reg"),
         ({"stream": "orders", "start": "SOON"}, "start: got 'SOON', expected one of LATEST"),
         (
             {"stream": "orders", "start": datetime(2026, 1, 1)},  # noqa: DTZ001
