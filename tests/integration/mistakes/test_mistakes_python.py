@@ -126,10 +126,10 @@ def without_marks(text: str) -> str:
 
 _FOUND_BEFORE_ANY_CALL = {
     "a typo": (
-        "streamm='orders'",
+        "streamx='orders'",
         (
             "kinesis_publishers.errors.ConfigErrors: 2 configuration problems:\n"
-            "  - streamm: unknown option; did you mean stream?\n"
+            "  - streamx: unknown option; did you mean stream?\n"
             "  - stream (kinesis.streams) is required: set it to names or ARNs of streams, separated "
             "by commas"
         ),

@@ -177,10 +177,10 @@ def test_records_are_read_once(orders: Orders) -> None:
 
 def test_what_is_wrong_is_said_in_the_words_of_the_keywords(orders: Orders) -> None:
     with pytest.raises(ConfigErrors) as caught:
-        records(start="YESTERDAY", streamm="orders", lease_enabled="perhaps")  # type: ignore[call-arg]
+        records(start="YESTERDAY", streamx="orders", lease_enabled="perhaps")  # type: ignore[call-arg]
     message = str(caught.value)
     assert "start: got 'YESTERDAY'" in message
-    assert "streamm: unknown option; did you mean stream?" in message
+    assert "streamx: unknown option; did you mean stream?" in message
     assert "lease_enabled: got 'perhaps'" in message
     assert "stream (kinesis.streams) is required" in message
 
