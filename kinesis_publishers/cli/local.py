@@ -88,7 +88,7 @@ def local(
     except ModuleNotFoundError as error:
         raise click.ClickException(
             f"'local' needs {error.name!r}, which is not installed.\n"
-            "Install it with: pip install 'kinesis-publishers[local]'"
+            "Install it with: pip install kinesis-publishers-local"
         ) from error
     except OSError as error:
         # Once it listens, it is the output that cannot be written.

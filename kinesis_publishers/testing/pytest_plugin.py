@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def local_kinesis() -> Iterator[LocalKinesis]:
     """An empty local Kinesis in a thread: AWS's limits on reading, none on the rate of writing."""
     # Imported here: pytest loads this module in every project where the package is installed,
-    # also where the extra that brings the server's dependencies is not.
-    from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
+    # also where the local Kinesis is not.
+    from kinesis_publishers.testing import Limits, LocalKinesis
 
     with LocalKinesis.in_thread(Limits.aws()) as server:
         yield server

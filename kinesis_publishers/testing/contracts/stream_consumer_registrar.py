@@ -11,6 +11,7 @@ from attrs import define, evolve, field
 
 from kinesis_publishers.abc import PublisherContext, StreamConsumerRegistrar
 from kinesis_publishers.errors import AccessDeniedError, ConsumerNotFoundError
+from kinesis_publishers.testing import Behaviour, Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.contracts.subjects import (
     assert_can_be_cancelled,
     no_task_is_left,
@@ -20,7 +21,6 @@ from kinesis_publishers.testing.contracts.subjects import (
 )
 from kinesis_publishers.testing.fakes.planes import publisher_context
 from kinesis_publishers.testing.fakes.recording import finish
-from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 MakeRegistrar: TypeAlias = Callable[[PublisherContext, Mapping[str, str]], StreamConsumerRegistrar]

@@ -210,7 +210,7 @@ def test_a_missing_extra_is_a_clear_error(missing: str, options: tuple[str, ...]
     ended = run_without(missing, "local", "--port", "0", *options)
     assert ended.returncode == 1
     assert f"'local' needs '{missing}" in ended.stderr
-    assert "pip install 'kinesis-publishers[local]'" in ended.stderr
+    assert "pip install kinesis-publishers-local" in ended.stderr
 
 
 def test_a_name_that_no_stream_can_have_is_refused() -> None:

@@ -6,12 +6,14 @@ import configparser
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
+import kinesis_publishers.testing.local_kinesis
 from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 _SETUP = configparser.ConfigParser(interpolation=None)
@@ -157,3 +159,26 @@ def test_the_extra_all_has_every_other_one_of_users() -> None:
 
     others = extras.keys() - reached("all") - {"demo", "test", "lint", "benchmark", "docs"}
     assert others == set()
+
+
+def test_the_local_kinesis_is_a_distribution_of_the_same_version() -> None:
+    folder = Path(kinesis_publishers.testing.local_kinesis.__file__).parent
+    project = tomllib.loads((folder / "pyproject.toml").read_text())
+    version = _SETUP["metadata"]["version"]
+    assert project["project"]["version"] == version
+    assert project["project"]["dependencies"] == [f"kinesis-publishers[local]=={version}"]
+    name = kinesis_publishers.testing.local_kinesis.__name__
+    folders = [path.parent for path in folder.rglob("__init__.py")]
+    assert sorted(project["tool"]["setuptools"]["packages"]) == sorted(
+        ".".join((name, *path.relative_to(folder).parts)) for path in folders
+    )
+    assert _SETUP["options.packages.find"]["exclude"].split() == [f"{name}*"]
+
+
+def test_what_uses_the_local_kinesis_names_its_distribution() -> None:
+    code = (
+        "sys.modules['kinesis_publishers.testing.local_kinesis'] = None\n"
+        "from kinesis_publishers.testing import LocalKinesis\n"
+    )
+    result = run_lightly(code)
+    assert "which LocalKinesis needs: pip install kinesis-publishers-local" in result.stderr
