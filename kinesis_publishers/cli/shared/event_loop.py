@@ -1,13 +1,18 @@
-"""The event loop of a command: signals cancel it, and a pipe that stalls blocks nothing else."""
+"""The event loop of a command: signals cancel it, keys reach it, a slow pipe does not block it."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import os
+import re
 import signal
 import stat
-from collections.abc import AsyncIterator, Callable, Coroutine
+import sys
+import termios
+import tty
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import IO, Any, Final, TypeVar
 
 from click.exceptions import Exit
@@ -62,6 +67,50 @@ async def _cancelled_by_signals(
         if not received:
             for number in handled:
                 loop.remove_signal_handler(number)
+
+
+# An arrow, a function key, or Alt with another one.
+_SEVERAL_CHARACTERS: Final = re.compile(r"\x1b([\[O][0-9;]*)?.?", re.DOTALL)
+
+
+@contextmanager
+def pressed_keys(handle: Callable[[str], None]) -> Iterator[bool]:
+    """Call ``handle`` with each key while the context lasts; yield whether there are any.
+
+    There are if standard input is a terminal, and this process in its foreground. At the end the
+    terminal gets back the mode that it had. Ctrl-C stays a signal.
+    """
+    if sys.stdin is None or not sys.stdin.isatty() or _is_in_background(sys.stdin.fileno()):
+        yield False
+        return
+    fd, loop = sys.stdin.fileno(), asyncio.get_running_loop()
+    before = termios.tcgetattr(fd)
+
+    def read() -> None:
+        text = b""
+        with suppress(OSError):  # the terminal is gone
+            text = os.read(fd, 64)
+        if not text:
+            loop.remove_reader(fd)
+        for key in _SEVERAL_CHARACTERS.sub("", text.decode("ascii", "ignore")):
+            handle(key)
+
+    tty.setcbreak(fd, termios.TCSANOW)
+    loop.add_reader(fd, read)
+    try:
+        yield True
+    finally:
+        loop.remove_reader(fd)
+        # In the background it would stop this process; the shell has set a mode of its own.
+        if not _is_in_background(fd):
+            with suppress(termios.error):
+                termios.tcsetattr(fd, termios.TCSANOW, before)
+
+
+def _is_in_background(fd: int) -> bool:
+    with suppress(OSError):  # not the terminal of this session: nothing stops the process
+        return os.tcgetpgrp(fd) != os.getpgrp()
+    return False
 
 
 # What a pipe that is ready takes without blocking (POSIX: at least 512).

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
+from codecs import getincrementaldecoder
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
@@ -15,6 +17,7 @@ from kinesis_publishers.model import Record, StartingPosition
 from kinesis_publishers.model.shards import MAX_HASH_KEY
 
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+_SPACES: Final = bytes.maketrans(b"\n\r\t", b"   ")
 _SPANS: Final = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
@@ -91,9 +94,12 @@ def printable(text: str) -> str:
     return "".join(_printable_character(one) for one in text)
 
 
+def _is_plain(character: str) -> bool:
+    return character.isprintable() or unicodedata.category(character) == "Zs"
+
+
 def _printable_character(character: str) -> str:
-    is_plain = character.isprintable() or unicodedata.category(character) == "Zs"
-    if is_plain and character != "\\":
+    if _is_plain(character) and character != "\\":
         return character
     if "\udc80" <= character <= "\udcff":
         return f"\\x{ord(character) - 0xDC00:02x}"
@@ -132,22 +138,50 @@ def json_line(record: Record, encoding: DataEncoding) -> bytes:
 def plain_line(record: Record, *, longest: int | None = None) -> str:
     """Return ``record`` as a line for people: arrival, place, partition key and payload.
 
-    Bytes that are not UTF-8 and characters that a terminal would obey are escaped; of the payload
-    at most ``longest`` bytes are shown, all by default.
+    Of the payload at most ``longest`` bytes are shown, all by default; see :func:`payload_text`.
     """
     place = f"{record.stream_name}/{record.shard_id}"
     arrival = iso_utc(record.approximate_arrival_timestamp)
-    text = record.data[:longest].decode("utf-8", "surrogateescape")
-    return "  ".join((arrival, place, printable(record.partition_key), printable(text)))
+    text = payload_text(record.data, longest=longest)
+    return "  ".join((arrival, place, printable(record.partition_key), text))
+
+
+def payload_text(data: bytes, *, longest: int | None = None) -> str:
+    """Return a payload, or its beginning, on one line that no terminal obeys.
+
+    UTF-8 stands as it is, but for control and format characters, which are written as JSON does:
+    a JSON payload stays the same JSON. What is not UTF-8 is written as :func:`printable` does.
+    """
+    shown = data[:longest]
+    is_whole = len(shown) == len(data)
+    try:
+        # At the end of a part a character may be cut.
+        text = getincrementaldecoder("utf-8")().decode(shown, is_whole)
+    except UnicodeDecodeError:
+        return printable(shown.decode("utf-8", "surrogateescape"))
+    if is_whole and not text.isprintable() and (line := _json_on_a_line(data)):
+        text = line.decode()
+    return text if text.isprintable() else "".join(map(_json_character, text))
+
+
+def _json_character(character: str) -> str:
+    if _is_plain(character):
+        return character
+    return json.dumps(character)[1:-1].replace("\x7f", r"\u007f")
+
+
+def _json_on_a_line(data: bytes) -> bytes | None:
+    """Return JSON verbatim, as parsing would round its numbers, but on one line."""
+    with suppress(orjson.JSONDecodeError):
+        orjson.loads(data)
+        # They occur only between tokens.
+        return data.translate(_SPACES)
+    return None
 
 
 def _encode(data: bytes, encoding: DataEncoding) -> tuple[DataEncoding, Any]:
-    if encoding is DataEncoding.JSON:
-        with suppress(orjson.JSONDecodeError):
-            orjson.loads(data)
-            # Verbatim: parsing would round its numbers. Line breaks occur only between tokens.
-            line = data.replace(b"\n", b" ").replace(b"\r", b" ")
-            return DataEncoding.JSON, orjson.Fragment(line)
+    if encoding is DataEncoding.JSON and (line := _json_on_a_line(data)):
+        return DataEncoding.JSON, orjson.Fragment(line)
     if encoding is not DataEncoding.BASE64:
         with suppress(UnicodeDecodeError):
             return DataEncoding.TEXT, data.decode("utf-8")

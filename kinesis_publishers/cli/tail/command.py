@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Final
+from urllib.parse import urlsplit
 
 import click
 
@@ -19,11 +21,13 @@ from kinesis_publishers.cli.shared.console import output_bytes, output_console, 
 from kinesis_publishers.cli.shared.event_loop import OutputPipe, run_until_signal
 from kinesis_publishers.cli.shared.formats import DataEncoding, iso_utc, json_line, plain_line
 from kinesis_publishers.cli.tail.observing import observer_properties
+from kinesis_publishers.cli.tail.screen import Screen
 from kinesis_publishers.cli.tail.session import RecordLines, RecordView, TailSession
 from kinesis_publishers.cli.tail.table import LiveTable
 from kinesis_publishers.clock import Clock, ServiceClock, SystemClock
 from kinesis_publishers.config import (
     AssignmentConfig,
+    AwsConfig,
     InitialPosition,
     InitialPositionConfig,
     Properties,
@@ -31,6 +35,8 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.model import Record
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
+
+_THIS_MACHINE: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 @click.command(cls=CleanCommand)
@@ -49,8 +55,8 @@ from kinesis_publishers.readers.fetcher import KinesisDataFetcher
     "shards",
     multiple=True,
     metavar="SHARD",
-    help="Read this shard only: its id, or STREAM:ID where there are several streams. May be "
-    "repeated.",
+    help="Read this shard only: its id or number, or STREAM:ID where there are several streams. "
+    "May be repeated.",
 )
 @click.option("--until-tip", is_flag=True, help="End when everything that was there is read.")
 @click.option(
@@ -89,7 +95,8 @@ def tail(
     """Read streams and show what arrives, until Ctrl-C.
 
     On a terminal a live table shows how fast each shard is read, how far it is behind the tip, and
-    where it stands. In a pipe or a file each record is a line.
+    which is hot; s sorts it, r reverses it, p pauses it, q quits. In a pipe or a file each record
+    is a line.
 
     With the properties of an application it neither moves its checkpoints nor takes over its
     stream consumer: it polls, unless it is given its own consumer.
@@ -117,7 +124,9 @@ def tail(
 
     def view() -> RecordView:
         if is_table:
-            return LiveTable(output_console(), clock, newest=newest)
+            begin = InitialPositionConfig.from_properties(properties).start
+            screen = Screen(begin=begin, place=_place(properties))
+            return LiveTable(output_console(), clock, screen, newest=newest)
         return RecordLines(OutputPipe(output_bytes()), lambda record: _line(record, used))
 
     until = clock.now() if until_tip else None
@@ -125,11 +134,19 @@ def tail(
 
 
 def _with_shards(properties: Properties, shards: tuple[str, ...]) -> Properties:
-    named = [
-        shard if ":" in shard else f"{StreamSelector.parse(only_stream(properties)).name}:{shard}"
-        for shard in shards
-    ]
+    named = []
+    for shard in shards:
+        stream, _, name = shard.rpartition(":")
+        stream = stream or StreamSelector.parse(only_stream(properties)).name
+        # As the table shows it.
+        named.append(f"{stream}:{f'shardId-{int(name):012}' if name.isdecimal() else name}")
     return properties.with_values({AssignmentConfig.written_shards: ",".join(named)})
+
+
+def _place(properties: Properties) -> str | None:
+    endpoint = AwsConfig.from_properties(properties).endpoint_url
+    host = urlsplit(endpoint).hostname if endpoint else None
+    return "local server" if host in _THIS_MACHINE else host
 
 
 def _line(record: Record, encoding: DataEncoding | None) -> bytes:
@@ -174,6 +191,12 @@ async def _tail(
 ) -> None:
     view = make_view()
     session = TailSession(view, max_records=max_records, until=until, clock=clock)
-    async with KinesisDataFetcher.from_properties(properties, session, clock=clock) as fetcher:
-        session.begin(fetcher)
-        await view.run(fetcher)
+    try:
+        async with KinesisDataFetcher.from_properties(properties, session, clock=clock) as fetcher:
+            session.begin(fetcher)
+            await view.run(fetcher)
+    finally:
+        # It is for a person; a log of the lines needs none.
+        is_wanted = isinstance(view, LiveTable) or (sys.stderr is not None and sys.stderr.isatty())
+        if is_wanted and (summary := session.summary()):
+            say(summary)

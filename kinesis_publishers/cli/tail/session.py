@@ -8,9 +8,16 @@ from collections.abc import Callable
 from datetime import datetime
 
 from kinesis_publishers.cli.shared.event_loop import OutputPipe
+from kinesis_publishers.cli.shared.formats import (
+    counted,
+    format_behind,
+    format_bytes,
+    format_rate,
+    iso_utc,
+)
 from kinesis_publishers.clock import Clock, ServiceClock
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
-from kinesis_publishers.model import Record, RecordBatch
+from kinesis_publishers.model import Record, RecordBatch, ShardKey
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 
@@ -66,6 +73,11 @@ class TailSession(DeliverySink):
         self._left = max_records
         self._until = until
         self._fetcher: KinesisDataFetcher | None = None
+        self._started_at = self._clock.monotonic()
+        self._records = self._payload_bytes = 0
+        self._last_arrival: datetime | None = None
+        self._lags: dict[ShardKey, float] = {}
+        self._largest_lag = 0.0
 
     def begin(self, fetcher: KinesisDataFetcher) -> None:
         """Set the fetcher that delivers, before it runs."""
@@ -80,8 +92,11 @@ class TailSession(DeliverySink):
     async def deliver(self, delivery: Delivery) -> None:
         try:
             batch = self._take(delivery.batch)
-            if len(batch):
+            if arrival := batch.last_arrival:
                 await self._view.show(batch)
+                self._records += len(batch)
+                self._payload_bytes += batch.payload_bytes
+                self._last_arrival = max(arrival, self._last_arrival or arrival)
         except BrokenPipeError:
             # The reader of the output has what it wanted, as in "| head -1".
             self._left = 0
@@ -99,6 +114,9 @@ class TailSession(DeliverySink):
 
     def observe(self, status: ShardStatus) -> None:
         self._view.observe(status)
+        lag = 0.0 if status.progress.is_ended else status.lag_seconds(self._clock.now()) or 0.0
+        self._lags[status.shard.key] = lag
+        self._largest_lag = max(lag, self._largest_lag)
         until, fetcher, seen = self._until, self._fetcher, status.read_until
         if until is None or fetcher is None:
             return
@@ -114,3 +132,20 @@ class TailSession(DeliverySink):
     def _stop_if_finished(self) -> None:
         if self._fetcher is not None and self._fetcher.is_finished:
             self.stop()
+
+    def summary(self) -> str | None:
+        """Say in some lines what was read; ``None`` if no shard has answered."""
+        if not self._lags:
+            return None
+        seconds = max(self._clock.monotonic() - self._started_at, 1e-3)
+        lag = max(self._lags.values())
+        end = f"{format_behind(lag)} behind the tip" if lag else "at the tip"
+        if self._last_arrival is not None:
+            end += f"; the newest record arrived at {iso_utc(self._last_arrival)}"
+        return (
+            f"Read {counted(self._records, 'record')} ({format_bytes(self._payload_bytes)}) of "
+            f"{counted(len(self._lags), 'shard')} in {format_behind(seconds)}.\n"
+            f"On average {format_rate(self._records / seconds)} records/s and "
+            f"{format_bytes(self._payload_bytes / seconds)}/s; largest lag "
+            f"{format_behind(self._largest_lag)}.\nEnded {end}."
+        )

@@ -129,21 +129,6 @@ def terminal() -> Iterator[tuple[int, int]]:
         os.close(theirs)
 
 
-def test_on_a_terminal_tail_shows_a_table_and_gives_the_cursor_back(run: RunCommand) -> None:
-    run.server.put_many(ORDERS, [("k", b"shown below")])
-    options = ("--from", "TRIM_HORIZON", "--newest", "2")
-    with (
-        terminal() as (ours, theirs),
-        process(run, "tail", *options, stdout=theirs) as child,
-    ):
-        shown = read_until(ours, b"shown below")
-        assert b"Records/s" in shown
-        assert b"reading" in shown
-        child.send_signal(signal.SIGINT)
-        assert ending(child) == (130, b"")
-        assert b"\x1b[?25h" in read_until(ours, b"\x1b[?25h")
-
-
 def test_on_a_terminal_put_shows_how_far_it_is(run: RunCommand, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"x" * 60_000 + b"\n" + b"y\n" * 10)

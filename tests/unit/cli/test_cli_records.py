@@ -11,7 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers import Record
-from kinesis_publishers.cli.shared.formats import DataEncoding, json_line, plain_line
+from kinesis_publishers.cli.shared.formats import (
+    DataEncoding,
+    json_line,
+    payload_text,
+    plain_line,
+)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner)
+    ),
+)
 
 
 def record(data: bytes, key: str = "k") -> Record:
@@ -92,6 +104,42 @@ def test_a_line_for_people_shows_what_is_not_text_as_escapes() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b'{"path": "C:\\\\new", "line": "a\\nb"}', r'{"path": "C:\\new", "line": "a\nb"}'),
+        ("C:\\new, grüße 🎉, a\u00a0b".encode(), "C:\\new, grüße 🎉, a\u00a0b"),
+        (b"two\nlines\t", r"two\nlines\t"),
+        (
+            b'{\n\t"id": 12345678901234567890,\r\n "a": 1.10\n}',
+            '{  "id": 12345678901234567890,   "a": 1.10 }',
+        ),
+        (b"\x1b[31mred\x7f", r"\u001b[31mred\u007f"),
+        ("\x9b31m \u202e \U000e0001".encode(), r"\u009b31m \u202e \udb40\udc01"),
+        (b"", ""),
+    ],
+)
+def test_a_payload_in_utf_8_is_shown_as_it_is_but_for_control_characters(
+    data: bytes, shown: str
+) -> None:
+    assert payload_text(data) == shown
+
+
+@given(json_values)
+def test_json_that_is_shown_is_the_same_json(value: object) -> None:
+    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent="\t")):
+        shown = payload_text(text.encode())
+        assert json.loads(shown) == value
+        assert len(shown.splitlines()) <= 1
+
+
+@given(st.binary())
+def test_no_payload_has_anything_that_a_terminal_would_obey(data: bytes) -> None:
+    assert all(one.isprintable() or one.isspace() for one in payload_text(data))
+    assert len(payload_text(data).splitlines()) <= 1
+
+
 def test_of_a_long_payload_a_line_can_show_the_beginning_only() -> None:
     line = plain_line(record(b"a\n" * 500_000), longest=10)
     assert line.endswith("  " + r"a\n" * 5)
+    assert payload_text("grüße".encode() * 9, longest=3) == "gr"

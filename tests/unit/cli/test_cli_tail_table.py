@@ -6,21 +6,24 @@ import asyncio
 import io
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import evolve
 from rich.console import Console
 
-from kinesis_publishers import KinesisDataFetcher, SequenceNumber, ShardKey, StartingPosition
-from kinesis_publishers.cli.shared.formats import describe_position
-from kinesis_publishers.cli.tail.session import TailSession
-from kinesis_publishers.cli.tail.table import (
-    LiveTable,
-    Meter,
-    Rate,
-    ShardRow,
-    render_tail,
+from kinesis_publishers import (
+    KinesisDataFetcher,
+    RecordBatch,
+    SequenceNumber,
+    Shard,
+    ShardKey,
+    StartingPosition,
 )
+from kinesis_publishers.cli.shared.formats import describe_position, format_behind
+from kinesis_publishers.cli.tail.screen import Amount, Screen, ShardRow
+from kinesis_publishers.cli.tail.session import TailSession
+from kinesis_publishers.cli.tail.table import LiveTable, Meter
 from kinesis_publishers.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
 
 _ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 _ORDERS = "orders"
+_HEADINGS = {
+    *("Shard", "State", "Records/s", "Bytes/s", "Behind", "Trend", "Records", "Position"),
+    "Last_payload",
+}
 _CONTROL = re.compile(r"\x1b\[[0-9?;]*[a-zA-Z]|\r")
 _READ = {
     "kinesis.stream.initpos": "TRIM_HORIZON",
@@ -36,68 +43,151 @@ _READ = {
 }
 
 
-def row(shard: int, *, state: str = "reading", stream_arn: str = _ARN) -> ShardRow:
-    return ShardRow(
-        key=ShardKey(stream_arn, f"shardId-{shard:012}"),
-        state=state,
-        records=1_234_567,
-        rate=Rate(1500.0, 1536.0),
-        lag_seconds=None if state == "ended" else float(shard),
-        position="4" * 56,
-    )
+def row(shard: int = 0, *, of: float = 0.0, lag: float | None = 0.0, **more: Any) -> ShardRow:
+    """Return a shard that has ``of`` of the records that a shard takes."""
+    given: dict[str, Any] = {
+        "key": ShardKey(_ARN, f"shardId-{shard:012}"),
+        "state": "reading",
+        "records": 1_234_567,
+        "rate": Amount(1000 * of, 1024 * of, 1000 * of),
+        "lag_seconds": lag,
+        "position": StartingPosition.after(SequenceNumber("4" * 55 + "7")),
+        "payload": "{}",
+    }
+    return ShardRow(**given | more)
 
 
-def drawn(*rows: ShardRow, newest: tuple[str, ...] = (), width: int = 80) -> list[str]:
+def drawn(*rows: ShardRow, width: int = 80, **how: Any) -> list[str]:
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
-        console.print(render_tail(rows, newest))
+        console.print(Screen(begin=StartingPosition.latest(), rows=rows, **how))
     return capture.get().splitlines()
+
+
+def states(*rows: ShardRow) -> list[str]:
+    return [line.split()[1] for line in drawn(*rows)[3 : 3 + len(rows)]]
+
+
+def batch(count: int, **columns: Any) -> RecordBatch:
+    shard = Shard(stream_arn=_ARN, shard_id="shardId-000000000000")
+    return RecordBatch(
+        shard=shard,
+        requested_at=datetime(2026, 11, 22, tzinfo=UTC),
+        payloads=[b"12345"] * count,
+        sequence_numbers=[str(number) for number in range(count)],
+        **columns,
+    )
 
 
 def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
     meter = Meter(100.0)
-    meter.count(1000, 5000, now=105.0)
-    assert meter.rate(110.0) == Rate(100.0, 500.0)
-    meter.count(10, 20, now=114.0)
-    assert meter.rate(115.0) == Rate(1.0, 2.0)
-    assert (meter.records, meter.payload_bytes) == (1010, 5020)
-    assert meter.rate(200.0) == Rate(0.0, 0.0)
+    meter.count(batch(1000), now=105.0)
+    assert meter.rate(110.0) == Amount(100.0, 500.0, 100.0)
+    meter.count(batch(10), now=114.0)
+    assert meter.rate(115.0) == Amount(1.0, 5.0, 1.0)
+    assert meter.records == 1010
+    assert meter.rate(200.0) == Amount(0.0, 0.0, 0.0)
 
 
 def test_a_rate_at_the_beginning_is_that_since_the_beginning() -> None:
     meter = Meter(100.0)
-    meter.count(100, 100, now=100.1)
-    assert meter.rate(100.1) == Rate(100.0, 100.0)
-    assert meter.rate(104.0) == Rate(25.0, 25.0)
+    meter.count(batch(100), now=100.1)
+    assert meter.rate(100.1).records == 100.0
+    assert meter.rate(104.0).records == 25.0
 
 
-def test_shards_that_have_ended_stand_last() -> None:
-    lines = drawn(row(0, state="ended"), row(1), row(2))
-    shards = [line.split()[0] for line in lines if "shardId" in line]
-    assert shards == ["shardId-000000000001", "shardId-000000000002", "shardId-000000000000"]
+def test_an_aggregate_is_one_record_of_what_a_shard_takes() -> None:
+    meter = Meter(0.0)
+    aggregates = evolve(batch(4, sub_sequence_numbers=[0, 1, 0, 1]), sequence_numbers=[*"1122"])
+    meter.count(aggregates, now=1.0)
+    assert meter.rate(1.0) == Amount(4.0, 20.0, 2.0)
+
+
+def test_the_trend_has_whole_spans_of_three_seconds_and_forgets_old_ones() -> None:
+    meter = Meter(0.0)
+    meter.count(batch(5), now=1.0)
+    meter.count(batch(7), now=3.0)
+    meter.count(batch(9), now=6.5)
+    assert meter.trend(7.0) == [0] * 8 + [5, 7]
+    assert meter.trend(35.0) == [7, 9] + [0] * 8
+    meter.count(batch(1), now=60.0)
+    assert meter.trend(63.0) == [0] * 9 + [1]
+
+
+@pytest.mark.parametrize(
+    ("loads", "hot"),
+    [
+        ([0.8], {0}),
+        ([0.79], set()),
+        ([0.3, 0.02, 0.02], {0}),
+        ([0.3, 0.1, 0.1], set()),
+        # Nothing to speak of.
+        ([0.09, 0.001], set()),
+        ([0.9, 0.9], {0, 1}),
+    ],
+)
+def test_a_shard_is_hot_near_its_limit_or_far_above_the_others(
+    loads: list[float], hot: set[int]
+) -> None:
+    found = states(*(row(number, of=load) for number, load in enumerate(loads)))
+    assert {number for number, state in enumerate(found) if state == "hot"} == hot
+
+
+def test_bytes_make_a_shard_hot_as_records_do() -> None:
+    assert states(row(rate=Amount(1, 900_000, 1))) == ["hot"]
+
+
+def test_what_is_read_behind_the_tip_makes_no_shard_hot() -> None:
+    assert states(row(0, of=1.9, lag=11.0), row(1, of=1.9, lag=60.0)) == ["reading", "behind"]
+
+
+@pytest.mark.parametrize(
+    ("lag", "style"), [(0.9, "green"), (1.0, "yellow"), (59.9, "yellow"), (60.0, "bold red")]
+)
+def test_the_lag_has_a_colour(lag: float, style: str) -> None:
+    console = Console(width=80, force_terminal=True, color_system="standard")
+    screen = Screen(begin=StartingPosition.latest(), rows=[row(lag=lag)])
+    (line,) = [line for line in console.render_lines(screen) if line[0].text.startswith("0")]
+    shown = {segment.text.strip(): str(segment.style) for segment in line}
+    assert shown[format_behind(lag).replace(" ", "")] == style
+
+
+@pytest.mark.parametrize("width", range(24, 180, 3))
+def test_a_heading_is_never_cut_and_a_line_never_longer_than_the_screen(width: int) -> None:
+    _, headings, _, cells = drawn(row(), width=width)
+    words = headings.replace("Last payload", "Last_payload").split()
+    assert {"Shard", "Records/s"} <= set(words) <= _HEADINGS
+    assert len(cells) <= width
+    assert ("Last_payload" in words) == (width >= 40)
+
+
+def test_of_a_position_the_end_is_shown() -> None:
+    assert "…44444444444447 {}" in drawn(row(), width=100)[3]
+
+
+@pytest.mark.parametrize(
+    ("order", "first"),
+    [("Shard", 0), ("Records/s", 1), ("Bytes/s", 1), ("Behind", 2), ("Records", 2)],
+)
+def test_the_rows_are_sorted(order: str, first: int) -> None:
+    rows = [row(0), row(1, of=0.5), row(2, lag=30.0, records=2_000_000)]
+    assert drawn(*rows, order=order)[3].startswith(str(first))
+    assert not drawn(*rows, order=order, is_reversed=True)[3].startswith(str(first))
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_shards_that_have_ended_stand_last(is_reversed: bool) -> None:
+    rows = [row(0, state="ended"), row(1), row(2)]
+    assert drawn(*rows, is_reversed=is_reversed)[5].split()[:2] == ["0", "ended"]
 
 
 def test_the_last_line_sums_up_and_names_the_largest_distance() -> None:
-    (total,) = [line.split() for line in drawn(row(1), row(2)) if "2 shards" in line]
-    assert total == ["2", "shards", "2,469,134", "3,000", "3.0", "KiB", "2.0", "s"]
-
-
-def test_all_but_the_position_fits_in_eighty_columns() -> None:
-    (line,) = [line for line in drawn(row(1)) if "shardId" in line]
-    assert "reading  1,234,567      1,500  1.5 KiB   1.0 s  44444" in line
-    assert line.rstrip().endswith("…")
-
-
-def test_streams_are_named_if_there_are_several() -> None:
-    lines = drawn(row(1), row(1, stream_arn=f"{_ARN}-2"))
-    assert [line.split()[0] for line in lines if "shardId" in line] == [
-        "orders/shardId-000000000001",
-        "orders-2/shardId-000000000001",
-    ]
+    lines = drawn(row(1, of=1.5, lag=None), row(2, of=1.5, lag=2.0), width=100)
+    assert lines[-1].split() == ["total", "3,000", "3.0", "KiB", "2.0s"]
 
 
 def test_a_newest_record_is_one_line_below_the_table() -> None:
-    lines = drawn(row(1), newest=("[bold]x" * 100, "y"))
+    lines = drawn(row(), newest=("[bold]x" * 100, "y"))
     assert lines[-2].startswith("[bold]x[bold]x")
     assert lines[-1].rstrip() == "y"
 
@@ -129,17 +219,18 @@ class Terminal:
             file=self._screen, force_terminal=True, width=120, height=50, legacy_windows=False
         )
         self.clock = SystemClock()
-        self.table = LiveTable(console, self.clock, newest=newest)
+        begin = Screen(begin=StartingPosition.trim_horizon())
+        self.table = LiveTable(console, self.clock, begin, newest=newest)
 
     def frames(self) -> list[str]:
         """Return what was drawn, one text for each time."""
         text = _CONTROL.sub("", self._screen.getvalue())
-        return re.split(r"^ Shard .*$", text, flags=re.MULTILINE)[1:]
+        return re.split(r"^Shard .*$", text, flags=re.MULTILINE)[1:]
 
     def shards(self, frame: str) -> dict[str, tuple[str, str]]:
         """Return the state and the distance of each shard in ``frame``."""
-        cells = [re.split(r" {2,}", line.strip()) for line in frame.splitlines()]
-        return {one[0]: (one[1], one[5]) for one in cells if one[0].startswith("shardId")}
+        rows = re.findall(r"^(\d+) +(\w+) .* (-|\d+ms) [▁-█]{10}", frame, re.MULTILINE)
+        return {shard: (state, behind) for shard, state, behind in rows}
 
     async def run(self, server: LocalKinesis, session: TailSession) -> None:
         properties = server.properties(_ORDERS) | _READ
@@ -159,8 +250,8 @@ async def test_the_table_that_stays_says_how_far_each_shard_was_read(
     session = TailSession(terminal.table, until=terminal.clock.now())
     await terminal.run(local_kinesis, session)
     assert terminal.shards(terminal.frames()[-1]) == {
-        "shardId-000000000000": ("stopped", "0 ms"),
-        "shardId-000000000001": ("stopped", "0 ms"),
+        "0": ("stopped", "0ms"),
+        "1": ("stopped", "0ms"),
     }
 
 
@@ -173,9 +264,9 @@ async def test_in_the_table_that_stays_a_shard_that_has_ended_has_ended(
     session = TailSession(terminal.table, until=terminal.clock.now())
     await terminal.run(local_kinesis, session)
     assert terminal.shards(terminal.frames()[-1]) == {
-        "shardId-000000000000": ("ended", "-"),
-        "shardId-000000000001": ("ended", "-"),
-        "shardId-000000000002": ("stopped", "0 ms"),
+        "0": ("ended", "-"),
+        "1": ("ended", "-"),
+        "2": ("stopped", "0ms"),
     }
 
 
@@ -208,8 +299,8 @@ async def test_a_shard_that_is_read_no_further_is_shown_as_stopped_among_the_oth
     await terminal.run(local_kinesis, FinishOne(terminal))
     frame = next(frame for frame in terminal.frames() if "stopped" in frame)
     assert terminal.shards(frame) == {
-        "shardId-000000000000": ("stopped", "0 ms"),
-        "shardId-000000000001": ("reading", "0 ms"),
+        "0": ("stopped", "0ms"),
+        "1": ("reading", "0ms"),
     }
 
 
