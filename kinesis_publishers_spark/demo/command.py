@@ -57,7 +57,7 @@ def _run(flights: int | None, shards: int) -> int:
     if problem is not None:
         raise click.ClickException(problem)
     isolate_environment(os.environ)
-    report = Report(Console(), SystemClock())
+    report = Report(Console())
     try:
         with _ended_in_order():
             is_exact = run_demo(report, SystemClock(), shards=shards, limit=flights)

@@ -62,12 +62,14 @@ def run_demo(report: Report, clock: Clock, *, shards: int, limit: int | None) ->
         DemoError: the query failed, or ended before it was stopped.
     """
     with ExitStack() as stack:
+        stack.enter_context(report)
         # A worker that is being killed may still be writing.
         temporary = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
         directory = Path(stack.enter_context(temporary))
         report.say("Reading the flights, starting a local Kinesis and Spark ...")
         flights = load_flights(limit)
         properties = stack.enter_context(serve_stream(_STREAM, shards))
+        report.begin("starting Spark")
         spark = stack.enter_context(open_session(directory))
         report.say(
             f"Spark {spark.version} reads the stream {_STREAM!r} with {shards} shards at "
@@ -117,27 +119,26 @@ class _Job:
         progress = ReadProgress()
         started = last_change = self.clock.monotonic()
         figures = ReadFigures(total=len(self.flights))
-        with self.report:
-            while not (loading.done() and figures.is_complete):
-                if _has_ended(query):
-                    raise DemoError("The query ended before it had read everything.")
-                if loading.done():
-                    loading.result()
-                progress.observe(query.recentProgress)
-                now = self.clock.monotonic()
-                if progress.rows != figures.read or not loading.done():
-                    last_change = now
-                elif now - last_change > _STALL_SECONDS:
-                    self.report.say(f"Nothing more came for {_STALL_SECONDS:.0f} s.")
-                    break
-                figures = evolve(
-                    figures,
-                    put=loader.put,
-                    read=progress.rows,
-                    elapsed_seconds=now - started,
-                    lag_seconds=self._lag_seconds(progress, loader.put, now - started),
-                )
-                self.report.show_progress(figures)
+        while not (loading.done() and figures.is_complete):
+            if _has_ended(query):
+                raise DemoError("The query ended before it had read everything.")
+            if loading.done():
+                loading.result()
+            progress.observe(query.recentProgress)
+            now = self.clock.monotonic()
+            if progress.rows != figures.read or not loading.done():
+                last_change = now
+            elif now - last_change > _STALL_SECONDS:
+                self.report.say(f"Nothing more came for {_STALL_SECONDS:.0f} s.")
+                break
+            figures = evolve(
+                figures,
+                put=loader.put,
+                read=progress.rows,
+                elapsed_seconds=now - started,
+                lag_seconds=self._lag_seconds(progress, loader.put, now - started),
+            )
+            self.report.show_progress(figures)
         return figures
 
     def _lag_seconds(self, progress: ReadProgress, put: int, elapsed: float) -> float | None:
@@ -160,6 +161,7 @@ class _Job:
 
     def verify(self) -> bool:
         """Compare every record, and the figures that Spark computes, with the CSV."""
+        self.report.begin("comparing")
         result = read_result(self.spark, self.directory)
         delays = compute_delays(result)
         self.report.show_delays(delays, load_airlines())

@@ -1,23 +1,24 @@
-"""What the demo shows: bars on a terminal, plain lines elsewhere, and the result."""
+"""What the demo shows: a bar on a terminal, plain lines elsewhere, and the result."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Self
 
 from attrs import frozen
 from rich import box
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from kinesis_publishers import Clock
     from kinesis_publishers_spark.demo.flights import CarrierDelays, Comparison
 
-_LINE_INTERVAL_SECONDS: Final = 3.0
+# Spark reads in micro-batches: over a shorter time the rate would jump.
+_WINDOW_SECONDS: Final = 10.0
 
 
 @frozen(kw_only=True)
@@ -49,55 +50,61 @@ class ReadFigures:
 
 
 class Report:
-    """Writes to a console; the context shows the bars while it lasts.
+    """Writes to a console; on a terminal the context has a bar, which is gone at its end."""
 
-    Progress is shown within the context, everything else at any time.
-
-    Args:
-        clock: says when the next plain line is due.
-    """
-
-    def __init__(self, console: Console, clock: Clock) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._clock = clock
-        self._next_line = 0.0
-        self._bars = Progress(
+        # When so many records were read: what the rate of now is made of.
+        self._recent: deque[tuple[float, int]] = deque()
+        self._tenths = 0
+        self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
             TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
             console=console,
+            transient=True,
+            disable=not console.is_terminal,
         )
+        self._task = self._bar.add_task("reading the flights", total=None, note="")
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._bars.start()
-            self._put = self._bars.add_task("put ", note="")
-            self._read = self._bars.add_task("read", note="")
+        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._console.is_terminal:
-            self._bars.stop()
+        self._bar.stop()
 
     def say(self, text: str) -> None:
         """Write one line of any length."""
         self._console.print(escape(text), soft_wrap=True, highlight=False)
 
+    def begin(self, phase: str) -> None:
+        """Show what is done now, and that nobody knows how long it takes."""
+        self._bar.update(self._task, description=phase, total=None, note="", refresh=True)
+
     def show_progress(self, figures: ReadFigures) -> None:
-        """Show how far it is: at once on a terminal, every few seconds elsewhere."""
+        """Show how far reading is: at once on a terminal, with each tenth elsewhere."""
+        self._recent.append((figures.elapsed_seconds, figures.read))
+        while self._recent[0][0] < figures.elapsed_seconds - _WINDOW_SECONDS:
+            self._recent.popleft()
+        since, before = self._recent[0]
+        rate = (figures.read - before) / max(1.0, figures.elapsed_seconds - since)
         lag = "unknown" if figures.lag_seconds is None else f"{figures.lag_seconds:.1f} s"
-        note = f"{figures.records_per_second:,.0f} records/s, lag {lag}"
-        if self._console.is_terminal:
-            self._bars.update(self._put, total=figures.total, completed=figures.put)
-            self._bars.update(self._read, total=figures.total, completed=figures.read, note=note)
-        elif self._clock.monotonic() >= self._next_line:
-            self._next_line = self._clock.monotonic() + _LINE_INTERVAL_SECONDS
-            self.say(
-                f"{figures.elapsed_seconds:5.1f} s: put {figures.put:,}, "
-                f"read {figures.read:,} of {figures.total:,}, {note}"
-            )
+        note = f"put {figures.put:,}, read {figures.read:,} of {figures.total:,}"
+        note = f"{note}, {rate:,.0f} records/s, lag {lag}"
+        self._bar.update(
+            self._task,
+            description="sending" if figures.put < figures.total else "reading",
+            total=figures.total,
+            completed=figures.read,
+            note=note,
+            refresh=True,
+        )
+        tenths = 10 * figures.read // figures.total
+        if tenths > self._tenths and not self._console.is_terminal:
+            self.say(f"{figures.elapsed_seconds:5.1f} s: {note}")
+        self._tenths = tenths
 
     def show_delays(self, delays: Mapping[str, CarrierDelays], airlines: Mapping[str, str]) -> None:
         """Show the mean departure delay of each carrier, the longest first."""
@@ -129,5 +136,6 @@ class Report:
             self.say(f"Wrong figures for {line}.")
         if comparison.is_exact and not wrong_carriers:
             self.say("OK: every record exactly once and unchanged; all counts and sums agree.")
+            self.say("A job of your own: kinesis-publishers init my-job --kind spark")
         else:
             self.say("FAILED: what was read is not what was put.")

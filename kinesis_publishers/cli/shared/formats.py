@@ -86,24 +86,18 @@ def describe_position(position: StartingPosition) -> str:
 def printable(text: str) -> str:
     r"""Return ``text`` on one line, without anything that a terminal would obey.
 
-    Control and format characters are written as Python does (``\n``, ``\x1b``, ``\u202e``), and so
-    are a backslash and what ``surrogateescape`` has made of a byte: nothing is lost.
+    Control and format characters are written as JSON does (``\n``, ``\u001b``): JSON stays the same
+    JSON. What ``surrogateescape`` has made of a byte is written as ``\xff``.
     """
-    if text.isprintable() and "\\" not in text:
-        return text
-    return "".join(_printable_character(one) for one in text)
-
-
-def _is_plain(character: str) -> bool:
-    return character.isprintable() or unicodedata.category(character) == "Zs"
+    return text if text.isprintable() else "".join(map(_printable_character, text))
 
 
 def _printable_character(character: str) -> str:
-    if _is_plain(character) and character != "\\":
+    if character.isprintable() or unicodedata.category(character) == "Zs":
         return character
     if "\udc80" <= character <= "\udcff":
         return f"\\x{ord(character) - 0xDC00:02x}"
-    return character.encode("unicode_escape").decode("ascii")
+    return json.dumps(character)[1:-1].replace("\x7f", r"\u007f")
 
 
 class DataEncoding(Enum):
@@ -147,27 +141,14 @@ def plain_line(record: Record, *, longest: int | None = None) -> str:
 
 
 def payload_text(data: bytes, *, longest: int | None = None) -> str:
-    """Return a payload, or its beginning, on one line that no terminal obeys.
-
-    UTF-8 stands as it is, but for control and format characters, which are written as JSON does:
-    a JSON payload stays the same JSON. What is not UTF-8 is written as :func:`printable` does.
-    """
+    """Return a payload, or its beginning, as :func:`printable` does; JSON is put on a line."""
     shown = data[:longest]
     is_whole = len(shown) == len(data)
-    try:
-        # At the end of a part a character may be cut.
-        text = getincrementaldecoder("utf-8")().decode(shown, is_whole)
-    except UnicodeDecodeError:
-        return printable(shown.decode("utf-8", "surrogateescape"))
+    # At the end of a part a character may be cut.
+    text = getincrementaldecoder("utf-8")("surrogateescape").decode(shown, is_whole)
     if is_whole and not text.isprintable() and (line := _json_on_a_line(data)):
         text = line.decode()
-    return text if text.isprintable() else "".join(map(_json_character, text))
-
-
-def _json_character(character: str) -> str:
-    if _is_plain(character):
-        return character
-    return json.dumps(character)[1:-1].replace("\x7f", r"\u007f")
+    return printable(text)
 
 
 def _json_on_a_line(data: bytes) -> bytes | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Final
 from urllib.parse import urlsplit
 
 import click
@@ -35,8 +34,6 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.model import Record
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
-
-_THIS_MACHINE: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 @click.command(cls=CleanCommand)
@@ -146,7 +143,7 @@ def _with_shards(properties: Properties, shards: tuple[str, ...]) -> Properties:
 def _place(properties: Properties) -> str | None:
     endpoint = AwsConfig.from_properties(properties).endpoint_url
     host = urlsplit(endpoint).hostname if endpoint else None
-    return "local server" if host in _THIS_MACHINE else host
+    return "local server" if host in ("127.0.0.1", "::1", "localhost") else host
 
 
 def _line(record: Record, encoding: DataEncoding | None) -> bytes:

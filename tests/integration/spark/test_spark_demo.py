@@ -24,6 +24,6 @@ def test_every_flight_arrives_once_and_unchanged(
 ) -> None:
     monkeypatch.setattr(job, "open_session", lambda _: nullcontext(spark))
     shown = io.StringIO()
-    report = Report(Console(file=shown, width=200), SystemClock())
+    report = Report(Console(file=shown, width=200))
     assert job.run_demo(report, SystemClock(), shards=2, limit=500)
     assert "missing 0, repeated 0, different 0, unknown 0." in shown.getvalue()

@@ -84,10 +84,10 @@ def test_a_time_is_shown_in_utc() -> None:
     [
         ("an order, grüße 🎉", "an order, grüße 🎉"),
         ("two\nlines\t", r"two\nlines\t"),
-        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
+        ("\x1b[31mred\x1b[0m", r"\u001b[31mred\u001b[0m"),
         ("\u202egnp.exe", r"\u202egnp.exe"),
-        (r"C:\new", r"C:\\new"),
-        (b"\xff\x00".decode("utf-8", "surrogateescape"), r"\xff\x00"),
+        (r"C:\new", r"C:\new"),
+        (b"\xff\x00".decode("utf-8", "surrogateescape"), r"\xff\u0000"),
         ("a\u00a0b", "a\u00a0b"),
     ],
 )

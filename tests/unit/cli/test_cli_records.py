@@ -100,7 +100,7 @@ def test_no_payload_is_lost(data: bytes, encoding: DataEncoding) -> None:
 
 def test_a_line_for_people_shows_what_is_not_text_as_escapes() -> None:
     assert plain_line(record(b"a\n\xff\\", key="k\t")) == (
-        "2023-11-14T22:13:20.250000Z  orders/shardId-000000000000  k\\t  a\\n\\xff\\\\"
+        "2023-11-14T22:13:20.250000Z  orders/shardId-000000000000  k\\t  a\\n\\xff\\"
     )
 
 

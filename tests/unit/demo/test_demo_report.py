@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import io
+import re
 import unicodedata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import click
 import orjson
 import pytest
 from attrs import evolve
 from rich.console import Console
 
+from kinesis_publishers.cli.main import main
 from kinesis_publishers_spark.demo.flights import CarrierDelays, Comparison
 from kinesis_publishers_spark.demo.query import ReadProgress
 from kinesis_publishers_spark.demo.report import ReadFigures, Report
-
-if TYPE_CHECKING:
-    from kinesis_publishers.testing.manual_clock import ManualClock
 
 _EXACT = Comparison(expected=9, received=9, missing=0, repeated=0, different=0, unknown=0)
 _FIGURES = ReadFigures(total=100, put=60, read=50, elapsed_seconds=10.0, lag_seconds=1.5)
@@ -27,22 +27,34 @@ def _plain_console(width: int) -> Console:
     return Console(file=io.StringIO(), width=width, force_terminal=False)
 
 
-async def test_without_a_terminal_a_line_comes_every_few_seconds(
-    manual_clock: ManualClock,
-) -> None:
+def _progress_at(seconds: float, read: int) -> ReadFigures:
+    return evolve(_FIGURES, elapsed_seconds=seconds, read=read)
+
+
+def test_without_a_terminal_each_tenth_has_a_line() -> None:
     console = _plain_console(200)
-    with Report(console, manual_clock) as report:
-        for _ in range(10):
-            report.show_progress(_FIGURES)
-            await manual_clock.advance(1.0)
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert len(lines) == 4
-    assert lines[0] == " 10.0 s: put 60, read 50 of 100, 5 records/s, lag 1.5 s"
+    with Report(console) as report:
+        for seconds, read in ((1, 0), (2, 0), (4, 5), (8, 12), (9, 19), (12, 50), (13, 50)):
+            report.show_progress(_progress_at(seconds, read))
+    assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        "  8.0 s: put 60, read 12 of 100, 2 records/s, lag 1.5 s",
+        " 12.0 s: put 60, read 50 of 100, 5 records/s, lag 1.5 s",
+    ]
 
 
-def test_without_a_terminal_there_are_no_control_characters(manual_clock: ManualClock) -> None:
+def test_the_rate_is_that_of_the_last_ten_seconds() -> None:
+    console = _plain_console(200)
+    with Report(console) as report:
+        for seconds, read in ((0, 0), (5, 10), (30, 20), (35, 90)):
+            report.show_progress(_progress_at(seconds, read))
+    last = console.file.getvalue().splitlines()[-1]  # type: ignore[attr-defined]
+    assert last == " 35.0 s: put 60, read 90 of 100, 14 records/s, lag 1.5 s"
+
+
+def test_without_a_terminal_there_are_no_control_characters() -> None:
     console = _plain_console(80)
-    with Report(console, manual_clock) as report:
+    with Report(console) as report:
+        report.begin("starting Spark")
         report.show_progress(_FIGURES)
         report.show_delays(
             {"UA": CarrierDelays(flights=3, departed=2, delay_minutes=3), "XX": CarrierDelays()},
@@ -52,15 +64,38 @@ def test_without_a_terminal_there_are_no_control_characters(manual_clock: Manual
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "United Air Lines Inc." in text
     assert "1.50" in text
+    assert "starting" not in text
     assert not [c for c in text if unicodedata.category(c) == "Cc" and c != "\n"]
 
 
-def test_on_a_terminal_there_are_bars(manual_clock: ManualClock) -> None:
+def test_on_a_terminal_there_is_one_bar_for_all_phases() -> None:
     file = io.StringIO()
-    with Report(Console(file=file, width=120, force_terminal=True), manual_clock) as report:
+    with Report(Console(file=file, width=120, force_terminal=True, color_system=None)) as report:
+        report.begin("starting Spark")
+        report.say("a line above it")
         report.show_progress(_FIGURES)
-    assert "60/100" in file.getvalue()
-    assert "lag 1.5 s" in file.getvalue()
+        report.say("another one")
+        report.show_progress(evolve(_FIGURES, put=100))
+        report.begin("comparing")
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", file.getvalue())
+    lines = re.split(r"[\r\n]+", shown)
+    assert lines[0].startswith("reading the flights")
+    assert "a line above it" in lines
+    phases = ("starting Spark", "sending", "reading ━", "comparing")
+    found = [next(i for i, one in enumerate(lines) if one.startswith(phase)) for phase in phases]
+    assert found == sorted(found)
+    assert "read 50 of 100, 0 records/s, lag 1.5 s" in lines[found[1]]
+
+
+def test_an_exact_result_says_how_to_go_on() -> None:
+    console = _plain_console(200)
+    Report(console).show_comparison(_EXACT, [])
+    *_, last = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    _, _, command = last.partition("kinesis-publishers ")
+    name, *arguments = command.split()
+    found = main.get_command(click.Context(main), name)
+    assert found is not None
+    assert found.make_context(name, arguments).params["kind"] == "spark"
 
 
 @pytest.mark.parametrize(
@@ -74,10 +109,10 @@ def test_on_a_terminal_there_are_bars(manual_clock: ManualClock) -> None:
     ],
 )
 def test_the_verdict_follows_the_comparison(
-    manual_clock: ManualClock, comparison: Comparison, wrong_carriers: list[str], said: str
+    comparison: Comparison, wrong_carriers: list[str], said: str
 ) -> None:
     console = _plain_console(200)
-    Report(console, manual_clock).show_comparison(comparison, wrong_carriers)
+    Report(console).show_comparison(comparison, wrong_carriers)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert said in text
     is_sound = comparison.is_exact and not wrong_carriers
