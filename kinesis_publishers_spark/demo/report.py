@@ -56,7 +56,7 @@ class Report:
         self._console = console
         # When so many records were read: what the rate of now is made of.
         self._recent: deque[tuple[float, int]] = deque()
-        self._tenths = 0
+        self._tenths = -1
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -84,7 +84,7 @@ class Report:
         self._bar.update(self._task, description=phase, total=None, note="", refresh=True)
 
     def show_progress(self, figures: ReadFigures) -> None:
-        """Show how far reading is: at once on a terminal, with each tenth elsewhere."""
+        """Show how far reading is: at once on a terminal, elsewhere first and with each tenth."""
         self._recent.append((figures.elapsed_seconds, figures.read))
         while self._recent[0][0] < figures.elapsed_seconds - _WINDOW_SECONDS:
             self._recent.popleft()

@@ -76,7 +76,7 @@ class TailSession(DeliverySink):
         self._started_at = self._clock.monotonic()
         self._records = self._payload_bytes = 0
         self._last_arrival: datetime | None = None
-        self._lags: dict[ShardKey, float] = {}
+        self._lags: dict[ShardKey, float | None] = {}
         self._largest_lag = 0.0
 
     def begin(self, fetcher: KinesisDataFetcher) -> None:
@@ -114,9 +114,9 @@ class TailSession(DeliverySink):
 
     def observe(self, status: ShardStatus) -> None:
         self._view.observe(status)
-        lag = 0.0 if status.progress.is_ended else status.lag_seconds(self._clock.now()) or 0.0
+        lag = 0.0 if status.progress.is_ended else status.lag_seconds(self._clock.now())
         self._lags[status.shard.key] = lag
-        self._largest_lag = max(lag, self._largest_lag)
+        self._largest_lag = max(lag or 0.0, self._largest_lag)
         until, fetcher, seen = self._until, self._fetcher, status.read_until
         if until is None or fetcher is None:
             return
@@ -138,8 +138,10 @@ class TailSession(DeliverySink):
         if not self._lags:
             return None
         seconds = max(self._clock.monotonic() - self._started_at, 1e-3)
-        lag = max(self._lags.values())
-        end = f"{format_behind(lag)} behind the tip" if lag else "at the tip"
+        lag = max((lag for lag in self._lags.values() if lag is not None), default=None)
+        end = "at the tip" if lag == 0 else f"{format_behind(lag)} behind the tip"
+        if lag is None:
+            end = "at an unknown distance from the tip"
         if self._last_arrival is not None:
             end += f"; the newest record arrived at {iso_utc(self._last_arrival)}"
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +18,7 @@ from kinesis_publishers import (
     SequenceNumber,
     Shard,
     ShardKey,
+    ShardProgress,
     StartingPosition,
 )
 from kinesis_publishers.cli.shared.formats import describe_position, format_behind
@@ -25,9 +26,10 @@ from kinesis_publishers.cli.tail.screen import Amount, Screen, ShardRow
 from kinesis_publishers.cli.tail.session import TailSession
 from kinesis_publishers.cli.tail.table import LiveTable, Meter
 from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.engine.delivery import ShardStatus
+from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from kinesis_publishers.engine.delivery import ShardStatus
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 _ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
@@ -208,6 +210,31 @@ def test_a_position_is_a_record_an_instant_or_an_end_of_the_shard() -> None:
         "2026-11-22T00:00:00.000000Z",
         "TRIM_HORIZON",
     ]
+
+
+@pytest.mark.parametrize(
+    ("lags", "end"),
+    [
+        ([], None),
+        ([None], "largest lag 0 ms.\nEnded at an unknown distance from the tip."),
+        ([90.0, 0.0], "largest lag 1 min 30 s.\nEnded at the tip."),
+        ([0.0, 90.0], "largest lag 1 min 30 s.\nEnded 1 min 30 s behind the tip."),
+    ],
+)
+def test_the_summary_says_where_it_ended(lags: list[float | None], end: str | None) -> None:
+    terminal = Terminal()
+    clock = ManualClock()
+    session = TailSession(terminal.table, clock=clock)
+    for lag in lags:
+        status = ShardStatus(
+            shard=batch(1).shard,
+            progress=ShardProgress(position=StartingPosition.trim_horizon()),
+            millis_behind_latest=None if lag is None else int(lag * 1000),
+            read_until=None if lag is None else clock.now() - timedelta(seconds=lag),
+        )
+        session.observe(status)
+    summary = session.summary()
+    assert (summary is None) if end is None else str(summary).endswith(end)
 
 
 class Terminal:

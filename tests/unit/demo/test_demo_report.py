@@ -31,12 +31,13 @@ def _progress_at(seconds: float, read: int) -> ReadFigures:
     return evolve(_FIGURES, elapsed_seconds=seconds, read=read)
 
 
-def test_without_a_terminal_each_tenth_has_a_line() -> None:
+def test_without_a_terminal_the_beginning_and_each_tenth_have_a_line() -> None:
     console = _plain_console(200)
     with Report(console) as report:
         for seconds, read in ((1, 0), (2, 0), (4, 5), (8, 12), (9, 19), (12, 50), (13, 50)):
             report.show_progress(_progress_at(seconds, read))
     assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        "  1.0 s: put 60, read 0 of 100, 0 records/s, lag 1.5 s",
         "  8.0 s: put 60, read 12 of 100, 2 records/s, lag 1.5 s",
         " 12.0 s: put 60, read 50 of 100, 5 records/s, lag 1.5 s",
     ]
