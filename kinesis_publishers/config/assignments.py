@@ -12,7 +12,13 @@ from typing import Any, Final
 
 from attrs import Factory, define, field, frozen
 
-from kinesis_publishers.config.catalogue import CUSTOM, CUSTOM_PREFIX, find_option, nearest_key
+from kinesis_publishers.config.catalogue import (
+    CUSTOM,
+    CUSTOM_PREFIX,
+    find_option,
+    name_with_ending,
+    nearest_key,
+)
 from kinesis_publishers.config.option import Entry, Lookup, Namespace, Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.sections.aws import CredentialsConfig, nested_option
@@ -89,7 +95,9 @@ class Assignments:
             self.problems.append(InvalidOptionError(f"{key!r}: a key must be a text"))
             return
         if instead:
-            nearest = next(iter(difflib.get_close_matches(key.lower(), instead, n=1)), None)
+            near = difflib.get_close_matches(key.lower(), instead, n=1)
+            names = {name: name for name in instead}
+            nearest = name_with_ending(key, names, separator="_") or next(iter(near), None)
         else:
             nearest = nearest_key(key, more=more)
         hint = f"did you mean {nearest}?" if nearest else "nothing similar is known"

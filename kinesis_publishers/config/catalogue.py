@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -144,10 +145,34 @@ def nearest_key(key: str, *, more: tuple[str, ...] = ()) -> str | None:
     if bare is not None:
         return bare.full_key
     candidates = _known_keys(key) | {name.lower(): name for name in more}
+    if found := name_with_ending(_without_prefix(key), candidates):
+        return found
     matches = difflib.get_close_matches(key.lower(), candidates, n=3, cutoff=0.6)
     # The prefix alone, which most keys have, makes none of them near.
     near = (one for one in matches if _likeness(key, one) >= 0.5)
     return next((candidates[one] for one in near), None)
+
+
+def name_with_ending(
+    key: str, candidates: Mapping[str, str], *, separator: str = "."
+) -> str | None:
+    """Return the names that end nearly as ``key``: the last part is what people remember.
+
+    Args:
+        key: what was written.
+        candidates: the names, by what ``key`` may be in full.
+        separator: what is between the parts of a name.
+    """
+    by_ending: dict[str, list[str]] = {}
+    for name in dict.fromkeys(candidates.values()):
+        parts = name.lower().split(separator)
+        for start in range(1, len(parts)):
+            by_ending.setdefault(separator.join(parts[start:]), []).append(name)
+    by_ending |= {_without_prefix(one): [name] for one, name in candidates.items()}
+    for written in (key.lower(), key.lower().rpartition(separator)[2]):
+        if near := difflib.get_close_matches(written, by_ending, n=1, cutoff=0.8):
+            return " or ".join(by_ending[near[0]][:3])
+    return None
 
 
 def _likeness(key: str, other: str) -> float:

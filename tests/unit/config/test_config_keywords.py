@@ -141,6 +141,10 @@ def test_keywords_take_precedence_over_the_properties(is_parsed: bool) -> None:
     ("options", "message"),
     [
         ({"stream": "orders", "regionn": "eu-west-1"}, "regionn: unknown option; did you mean reg"),
+        (
+            {"stream": "orders", "maxrecordcuont": 5},
+            r"maxrecordcuont: unknown option; did you mean shard_getrecords_maxrecordcount\?",
+        ),
         ({"stream": "orders", "start": "SOON"}, "start: got 'SOON', expected one of LATEST"),
         (
             {"stream": "orders", "start": datetime(2026, 1, 1)},  # noqa: DTZ001

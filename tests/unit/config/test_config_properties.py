@@ -70,6 +70,13 @@ def test_the_same_key_with_one_meaning_is_fine() -> None:
         ("stream.initpos", "kinesis.stream.initpos"),
         ("kinesis.aws.region", "aws.region"),
         ("kinesis.stream.efo.consumeran.orders", "kinesis.stream.efo.consumerarn.<stream>"),
+        ("lingermilis", "kinesis.producer.lingermillis"),
+        ("kinesis.sink.lingermilis", "kinesis.producer.lingermillis"),
+        ("initpos", "kinesis.stream.initpos"),
+        ("planner", "kinesis.spark.planner"),
+        ("getrecords.maxrecordcuont", "kinesis.shard.getrecords.maxrecordcount"),
+        ("sql.ulr", "kinesis.checkpoint.sql.url"),
+        ("url", "kinesis.checkpoint.sql.url or kinesis.checkpoint.redis.url"),
     ],
 )
 def test_an_unknown_key_names_the_nearest_known_one(key: str, nearest: str) -> None:

@@ -174,7 +174,13 @@ def test_bare_keys_are_accepted_and_spark_s_own_options_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "nearest"), [("streamnam", "streamName"), ("initialpositions", "initialPosition")]
+    ("written", "nearest"),
+    [
+        ("streamnam", "streamName"),
+        ("initialpositions", "initialPosition"),
+        ("lingermilis", "kinesis.producer.lingermillis"),
+        ("plannr", "kinesis.spark.planner"),
+    ],
 )
 def test_a_mistyped_option_names_the_nearest(written: str, nearest: str) -> None:
     with pytest.raises(ConfigErrors, match=f"did you mean .*{nearest}"):
