@@ -33,10 +33,7 @@ _PROMPT_SECONDS = 2.0
 _REPORT_PERIOD_SECONDS = 60.0
 _OUTAGE = "kinesis.retry.outagemillis"
 _ADVICE = "Raise {} if the service is expected to recover."
-_ADVICE_AT_START = (
-    "The service has not answered once: check its address (aws.region, aws.endpoint or that of the "
-    "checkpoint store), DNS and the proxy, or set {} to wait longer for it."
-)
+_ADVICE_AT_START = "The service has not answered once: set {} to wait longer for it."
 # Answers that say "later": they need no attention unless they persist.
 _REQUESTS_TO_WAIT = (ThroughputExceededError, LimitExceededError, ResourceInUseError)
 
@@ -194,6 +191,8 @@ class RetryBudget:
         failures_to_report = _FAILURES_TO_REPORT if elapsed < _PROMPT_SECONDS else 1
         if self._unexpected < failures_to_report and elapsed < _REPORT_PERIOD_SECONDS:
             return False
+        if (self._start_seconds or math.inf) <= _PROMPT_SECONDS:
+            return False  # The error follows at once, and says the same.
         self._failing = operation
         reports, now = _REPORTS.setdefault(self._clock, {}), self._clock.monotonic()
         if now - reports.get(operation, (-math.inf, False))[0] < _REPORT_PERIOD_SECONDS:
@@ -220,8 +219,9 @@ class RetryBudget:
             _OUTAGE if is_by_time else self._policy.option
         )
         return RetriesExhaustedError(
-            f"{operation or 'the call'} failed {_times(self._attempts)} in {elapsed:.1f} s, "
-            f"the last time with {code or type(error).__name__}: {str(error).rstrip('.')}. "
+            # What the error says to do comes first.
+            f"{str(error).rstrip('.')}. {operation or 'The call'} failed {_times(self._attempts)} "
+            f"in {elapsed:.1f} s, the last time with {code or type(error).__name__}. "
             f"{self._advice or advice}",
             attempts=self._attempts,
             elapsed_seconds=elapsed,

@@ -175,7 +175,10 @@ def map_error(
     elif isinstance(error, _CREDENTIAL_EXCEPTIONS):
         kind, problem = CredentialsError, f"check aws.credentials.provider ({code}: {error})"
     elif isinstance(error, botocore_errors.EndpointConnectionError):
-        problem = f"no connection: check the region, the endpoint and the network ({error})"
+        problem = (
+            "no connection: check the address (aws.region, aws.endpoint or that of the checkpoint "
+            f"store), DNS and the proxy ({error})"
+        )
     elif isinstance(error, _CALL_EXCEPTIONS):
         kind, problem = InvalidArgumentError, str(error)
     elif isinstance(error, (ResponseParserError, UnicodeDecodeError)):

@@ -7,19 +7,17 @@ text is a change of what people read: make it here, too.
 
 from __future__ import annotations
 
-import os
-import re
 import signal
 import subprocess
 import sys
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
-import boto3
 import pytest
 from attrs import evolve
 
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
+from tests.integration.mistakes.screen import Screen, register_consumers, without_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +30,6 @@ _DENIED = Fault(
     message="User: arn:aws:iam::123456789012:user/me is not authorized",
     times=1000,
 )
-_WITHOUT = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_PROFILE")
 _HERE = "region='us-east-1', endpoint=ENDPOINT"
 
 
@@ -44,65 +41,9 @@ def server() -> Iterator[LocalKinesis]:
         yield server
 
 
-class Screen:
-    """Runs programs as a person does, and says what they write to standard error."""
-
-    def __init__(self, server: LocalKinesis, folder: Path) -> None:
-        self._server = server
-        self._folder = folder
-        self.environ = {key: one for key, one in os.environ.items() if key not in _WITHOUT} | {
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "AWS_CONFIG_FILE": str(folder / "none"),
-            "AWS_SHARED_CREDENTIALS_FILE": str(folder / "none"),
-            "XDG_STATE_HOME": str(folder),
-        }
-
-    def has_credentials(self) -> None:
-        self.environ |= {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
-
-    def python(self, program: str) -> str:
-        """Run ``program``, a file of the person's."""
-        file = self._folder / "mine.py"
-        endpoint = f"ENDPOINT = {self._server.endpoint_url!r}\n"
-        file.write_text(endpoint + dedent(program))
-        return self._shown([sys.executable, str(file)])
-
-    def command(self, *arguments: str) -> str:
-        arguments = tuple(one.replace("ENDPOINT", self._server.endpoint_url) for one in arguments)
-        return self._shown([sys.executable, "-m", "kinesis_publishers.cli.main", *arguments])
-
-    def _shown(self, command: list[str]) -> str:
-        ended = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=60, env=self.environ
-        )
-        assert ended.returncode
-        text = ended.stderr.replace(f"{self._folder}/", "").replace(
-            self._server.endpoint_url, "URL"
-        )
-        text = re.sub(r"\b\d{56}\b", "NUMBER", text)
-        text = re.sub(r"\b\d+(\.\d+)? s\b", "N s", text)
-        return re.sub(r"\d\d:\d\d:\d\d UTC", "TIME", text)
-
-
 @pytest.fixture
 def screen(server: LocalKinesis, tmp_path: Path) -> Screen:
     return Screen(server, tmp_path)
-
-
-def register_consumers(server: LocalKinesis, count: int) -> None:
-    client = boto3.client(
-        "kinesis",
-        endpoint_url=server.endpoint_url,
-        region_name="us-east-1",
-        aws_access_key_id="a",
-        aws_secret_access_key="b",
-    )
-    arn = client.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
-    for number in range(count):
-        client.register_stream_consumer(
-            StreamARN=arn["StreamARN"], ConsumerName=f"consumer-{number:02}"
-        )
-    client.close()
 
 
 def in_a_loop(how: str) -> str:
@@ -117,11 +58,6 @@ def traceback_of(how: str, message: str) -> str:
         f"    for record in records({how}): pass\n"
         f"{message}\n"
     )
-
-
-def without_marks(text: str) -> str:
-    """Return a traceback without its lines of carets, which differ between versions of Python."""
-    return re.sub(r"^ +[\^~]+\n", "", text, flags=re.MULTILINE)
 
 
 _FOUND_BEFORE_ANY_CALL = {
@@ -192,12 +128,12 @@ _FOUND_BY_A_CALL = {
             "stream_describe_maxretries=0"
         ),
         (
-            "kinesis_publishers.errors.RetriesExhaustedError: DescribeStreamSummary failed once in "
-            "N s, the last time with EndpointConnectionError: DescribeStreamSummary of orders: no "
-            "connection: check the region, the endpoint and the network (Could not connect to the "
-            'endpoint URL: "http://127.0.0.1:1/"). The service has not answered once: check its '
-            "address (aws.region, aws.endpoint or that of the checkpoint store), DNS and the proxy, "
-            "or set kinesis.stream.describe.maxretries to wait longer for it."
+            "kinesis_publishers.errors.RetriesExhaustedError: DescribeStreamSummary of orders: no "
+            "connection: check the address (aws.region, aws.endpoint or that of the checkpoint "
+            "store), DNS and the proxy (Could not connect to the endpoint URL: "
+            '"http://127.0.0.1:1/"). DescribeStreamSummary failed once in N s, the last time with '
+            "EndpointConnectionError. The service has not answered once: set "
+            "kinesis.stream.describe.maxretries to wait longer for it."
         ),
     ),
     "a full list of consumers": (
