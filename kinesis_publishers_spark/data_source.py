@@ -36,10 +36,11 @@ _PROVIDER = "provider"
 
 # Whose streams have been found to exist in this process.
 _CHECKED: set[Properties] = set()
-# Prints the version, and whether the package can be imported.
+# Prints the version, and whether the package can be imported: in a checkout it is there without
+# what it needs.
 _QUESTION = (
-    "import sys, importlib.util as u; "
-    "print('%d.%d' % sys.version_info[:2], u.find_spec('kinesis_publishers_spark') is not None)"
+    "import sys, importlib.util as u; print('%d.%d' % sys.version_info[:2], "
+    "all(map(u.find_spec, ('kinesis_publishers_spark', 'aiobotocore'))))"
 )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 import sys
-from typing import TYPE_CHECKING, Any
+import venv
+from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import define, field
@@ -15,9 +17,6 @@ from kinesis_publishers.errors import ConfigError, PluginLoadError
 from kinesis_publishers_spark import KinesisDataSource, register
 from kinesis_publishers_spark.schema import SPARK_SCHEMA
 from tests.unit.spark.spark_schemas import struct_type
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _OPTIONS = {"streamname": "orders", "region": "eu-west-1"}
 
@@ -127,6 +126,16 @@ def test_another_interpreter_of_the_workers_is_a_warning_where_it_cannot_work(
     else:
         assert f"workers run {python}, which {said}" in caplog.text
         assert f"set PYSPARK_PYTHON={sys.executable}" in caplog.text
+
+
+def test_a_checkout_from_which_a_query_is_started_is_no_installation(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The workers find the package in the current folder, and not what it needs.
+    monkeypatch.chdir(Path(__file__).parents[3])
+    venv.create(tmp_path, with_pip=False)
+    register(_Session(pythonExec=str(tmp_path / "bin" / "python")))
+    assert "cannot import kinesis_publishers_spark: set PYSPARK_PYTHON" in caplog.text
 
 
 @pytest.mark.parametrize("python", ["no-such-python", "/bin/false", "/bin/true"])
