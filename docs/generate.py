@@ -78,8 +78,9 @@ Every exception that this package raises on purpose is a `KinesisPublishersError
 and the next step; secrets are masked. The end of a shard is a result, not an error.
 
 Spark wraps the exceptions of a source into its own: look for the name of the class in the
-message. *Repeated automatically* means that the framework repeats the call according to the keys
-under [Retries](configuration.md#retries). You see such an error only in the message of a
+message. [Errors in Spark](spark-limits.md#errors) says where each shows. *Repeated automatically*
+means that the framework repeats the call according to the keys under
+[Retries](configuration.md#retries). You see such an error only in the message of a
 `RetriesExhaustedError`, whose `__context__` it is.
 """
 _ALIASES: Final = f"""\
