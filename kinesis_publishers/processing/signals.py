@@ -29,6 +29,7 @@ def free_signals(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
     """
     if threading.current_thread() is not threading.main_thread():
         return ()
+    _forget_closed_loops()
     return tuple(one for one in signals if _is_free(one))
 
 
@@ -59,9 +60,6 @@ def stopped_by(*signals: signal.Signals, stop: _Stop, in_loop: bool = True) -> I
     if not signals:
         yield
         return
-    # A context that was never left, of a loop over records for example, ends with its event loop.
-    for closed in [one for one in _STOPS if one is not None and one.is_closed()]:
-        del _STOPS[closed]
     loop = asyncio.get_running_loop() if in_loop else None
     stops = _STOPS.setdefault(loop, defaultdict(list))
     for one in signals:
@@ -74,8 +72,16 @@ def stopped_by(*signals: signal.Signals, stop: _Stop, in_loop: bool = True) -> I
         for one in signals:
             if stop in stops[one]:
                 stops[one].remove(stop)
-                if not stops[one]:
+                if not (stops[one] or (loop and loop.is_closed())):
                     _remove_handler(loop, one)
+
+
+def _forget_closed_loops() -> None:
+    """A closed loop has removed its handlers, also of contexts that were never left."""
+    for closed in [one for one in _STOPS if one is not None and one.is_closed()]:
+        for one in _STOPS.pop(closed):
+            _FORMER.pop((closed, one), None)
+            _INSTALLED.pop((closed, one), None)
 
 
 def _install_handler(loop: _Loop, one: signal.Signals) -> None:
@@ -96,9 +102,12 @@ def _remove_handler(loop: _Loop, one: signal.Signals) -> None:
     if loop is not None:
         loop.remove_signal_handler(one)
     former = _FORMER.pop((loop, one), _default_handler(one))
-    # If the program has installed its own in the meantime, that stays.
-    is_ours = handler is _INSTALLED.pop((loop, one), handler)
-    signal.signal(one, former if is_ours else handler)
+    installed = _INSTALLED.pop((loop, one), handler)
+    # If the program, or another reader, has installed its own in the meantime, that stays.
+    signal.signal(one, former if handler is installed else handler)
+    for other, its_former in _FORMER.items():
+        if other[1] is one and its_former is installed:
+            _FORMER[other] = former
 
 
 def _default_handler(one: signal.Signals) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import signal
 import sqlite3
 import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from kinesis_publishers import Record, read, scan
+from kinesis_publishers import Record, read, records, scan
 from tests.integration.processing.scanning_support import Collector, scanned, scanned_in_next_run
 
 if TYPE_CHECKING:
@@ -78,6 +80,32 @@ async def test_a_handler_that_the_program_installs_while_reading_stays(orders: O
         assert signal.getsignal(signal.SIGTERM) is handler
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+async def test_readers_that_overlap_restore_the_handlers(orders: Orders) -> None:
+    before = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
+    outer, inner = read(orders.properties()), records(orders.properties())
+    async with outer:
+        inner.__enter__()
+    inner.close()
+    assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_a_handler_of_a_later_event_loop_stays(orders: Orders) -> None:
+    async def leave() -> None:
+        async for _ in read(orders.properties()):
+            break
+
+    async def handle() -> None:
+        called = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, called.set)
+        async with read(orders.properties()):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(called.wait(), 5)
+
+    orders.put(1)
+    asyncio.run(leave())
+    asyncio.run(handle())
 
 
 def test_scans_in_many_threads_do_not_meet(orders: Orders) -> None:
