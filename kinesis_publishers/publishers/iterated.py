@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
-from typing import ClassVar, Self, TypeAlias
+from typing import ClassVar, Final, Self, TypeAlias
 
 from attrs import frozen
 
@@ -33,8 +33,8 @@ class SourceRecord:
 
     Attributes:
         data: the payload.
-        sequence_number: increases within the shard, and is the same whenever the record is read:
-            it is the checkpoint.
+        sequence_number: increases from record to record of a shard, and is the same whenever the
+            record is read: it is the checkpoint.
         partition_key: 1 to 256 characters.
         arrived_at: when the source took the record (aware); the instant of reading unless given.
     """
@@ -46,8 +46,9 @@ class SourceRecord:
 
 
 Iterated: TypeAlias = "SourceRecord | Sequence[SourceRecord]"
-"""A record, or several that are delivered together. None at all says that no record is missing now:
-the reader is at the tip."""
+"""A record, or several that are delivered together; ``()`` says that no record is missing now: the
+reader is at the tip."""
+_END: Final[list[SourceRecord]] = []
 
 _Read: TypeAlias = "Callable[[Shard, StartingPosition], AsyncGenerator[Iterated, None]]"
 
@@ -104,26 +105,27 @@ class _IteratedPublisher(RecordPublisher):
         self._position = start
         self._clock = clock
         self._iterator: AsyncGenerator[Iterated, None] | None = None
+        self._last: int | None = None
         self._has_ended = False
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
         if self._has_ended:
             return RunResult.COMPLETE
         if self._iterator is None:
-            self._iterator = self._read(self._shard, self._position)
+            self._iterator, self._last = self._read(self._shard, self._position), None
         try:
-            item = await anext(self._iterator, None)
-            found = () if item is None else self._wanted(item)
+            item = await anext(self._iterator, _END)
+            found = self._wanted(item)
             if found:
                 await consumer.wait_for_space(len(found), sum(len(one.data) for one in found))
             # Nothing at all, at the end too, says that the tip is reached.
-            is_at_tip = item is None or item == () or item == []
+            is_at_tip = isinstance(item, Sequence) and not item
             if found or is_at_tip:
                 await self._deliver(found, consumer, is_at_tip=is_at_tip)
         except BaseException:
             await self._close()
             raise
-        self._has_ended = item is None and self._iterator is not None
+        self._has_ended = item is _END
         return RunResult.COMPLETE if self._has_ended else RunResult.INCOMPLETE
 
     async def _deliver(
@@ -149,6 +151,14 @@ class _IteratedPublisher(RecordPublisher):
 
     def _wanted(self, item: Iterated) -> list[SourceRecord]:
         records = [item] if isinstance(item, SourceRecord) else item
+        for one in records:
+            # It would be taken for one that was delivered before, and be left out.
+            if self._last is not None and one.sequence_number <= self._last:
+                raise ValueError(
+                    f"{self._shard}: sequence number {one.sequence_number} after {self._last}: "
+                    "records() must yield increasing ones"
+                )
+            self._last = one.sequence_number
         return [one for one in records if self._is_wanted(one)]
 
     def _is_wanted(self, record: SourceRecord) -> bool:

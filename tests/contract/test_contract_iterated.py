@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from kinesis_publishers import IteratedPublisherFactory, SourceRecord
-from kinesis_publishers.config import Flag, Namespace, Option
+from kinesis_publishers import (
+    IteratedPublisherFactory,
+    RunResult,
+    Shard,
+    SourceRecord,
+    StartingPosition,
+)
+from kinesis_publishers.config import Flag, Namespace, Option, Properties
 from kinesis_publishers.testing.contracts import (
     RecordPublisherContract,
     RecordPublisherFactoryContract,
 )
+from kinesis_publishers.testing.fakes import RecordingConsumer, publisher_context, sample_shard
 from tests.contract.list_publisher import MEMORY, OPEN, ListSubject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from kinesis_publishers import Record, Shard, StartingPosition
+    from kinesis_publishers import Record
 
 
 def source_record(record: Record) -> SourceRecord:
@@ -65,6 +72,33 @@ class TestIteratedPublisher(RecordPublisherContract):
     @pytest.fixture
     def subject(self) -> IteratedSubject:
         return IteratedSubject()
+
+
+async def run_of(*yielded: object) -> None:
+    async def read(shard: Shard, start: StartingPosition) -> AsyncGenerator[Any, None]:
+        for one in yielded:
+            yield one
+
+    class Factory(IteratedPublisherFactory):
+        records = staticmethod(read)
+
+    shard, consumer = sample_shard(0), RecordingConsumer()
+    factory = Factory(Properties.parse({}, complete=False), publisher_context())
+    publisher = await factory.create(StartingPosition.trim_horizon(), shard)
+    while await publisher.run(consumer) is not RunResult.COMPLETE:
+        pass
+
+
+async def test_a_number_that_does_not_increase_is_an_error() -> None:
+    first, second = (SourceRecord(data=data, sequence_number=1) for data in (b"a", b"b"))
+    for yielded in ([first, second], [[first, second]]):
+        with pytest.raises(ValueError, match="sequence number 1 after 1"):
+            await run_of(*yielded)
+
+
+async def test_none_does_not_end_the_shard() -> None:
+    with pytest.raises(TypeError):
+        await run_of(None, SourceRecord(data=b"a", sequence_number=1))
 
 
 class TestIteratedFactory(RecordPublisherFactoryContract):
