@@ -7,6 +7,7 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
+from threading import Thread
 from typing import Self, TypeVar, Unpack
 
 from kinesis_publishers.clock import Clock
@@ -15,6 +16,7 @@ from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.event_loop import OpenInThread, close_at_exit, closed_before_exit
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
+from kinesis_publishers.processing.calls import call_plain
 from kinesis_publishers.processing.decoders import Decoder
 from kinesis_publishers.processing.error_policies import DeadLetter, StopOnError, check_callback
 from kinesis_publishers.processing.reading import RecordStream, read
@@ -81,7 +83,7 @@ def records(
 
 def _in_a_thread(hook: Callable[[_T], None]) -> Callable[[_T], Awaitable[None]]:
     async def call(subject: _T) -> None:
-        await asyncio.to_thread(hook, subject)
+        await asyncio.to_thread(call_plain, f"{hook!r} for {subject}", hook, subject)
 
     return call
 
@@ -101,7 +103,8 @@ class RecordIterator(Iterator["Record"]):
         self._take_at_once = stream.take_at_once
 
     def __next__(self) -> Record:
-        record = self._take_at_once()
+        # A call that was interrupted has a record on its way, which comes first.
+        record = self._take_at_once() if self._reading.pending is None else None
         if record is None:
             with ShortTraceback():
                 record = self._reading.next()
@@ -138,7 +141,7 @@ class _Reading:
         self._stream = stream
         self._opened: OpenInThread[RecordStream] | None = None
         self._signals = ExitStack()
-        self._pending: Future[Record | None] | None = None
+        self.pending: Future[Record | None] | None = None
         self._is_over = False
 
     def open(self) -> None:
@@ -171,11 +174,13 @@ class _Reading:
             return None
         self.open()
         assert self._opened is not None
-        if self._pending is None:
-            self._pending = self._opened.loop.start(self._stream.next_or_none())
+        if self.pending is None:
+            self.pending = self._opened.loop.start(self._stream.next_or_none())
         # If this is interrupted, the next call waits for the same record.
-        wait([self._pending])
-        pending, self._pending = self._pending, None
+        wait([self.pending])
+        if self._is_over:
+            raise ClosedError("Reading was closed by another thread, or by the end of the main one")
+        pending, self.pending = self.pending, None
         try:
             record = pending.result()
         except BaseException as error:
@@ -186,8 +191,8 @@ class _Reading:
         return record
 
     def stop(self) -> None:
-        if self._opened is not None:
-            self._opened.loop.call(self._stream.stop)
+        if (opened := self._opened) is not None:
+            opened.loop.call(self._stream.stop)
         else:
             self._stream.stop()
 
@@ -207,6 +212,12 @@ class _Reading:
             return
         closed_before_exit(self)
         self._signals.close()
-        if self._pending is not None:
-            self._pending.cancel()
-        opened.close(error)
+        if self.pending is not None:
+            self.pending.cancel()
+            # It may have taken a record, which the loop never got.
+            error = error or GeneratorExit()
+        if opened.loop.is_current:
+            # The garbage collector runs in any thread, and this one would wait for itself.
+            Thread(target=opened.close, args=(error,)).start()
+        else:
+            opened.close(error)

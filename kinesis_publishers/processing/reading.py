@@ -86,6 +86,8 @@ def read(
         check_policy(on_error)
         if isinstance(on_error, RetryOnError):
             raise TypeError("RetryOnError has nothing to repeat: a payload remains what it is")
+        if decode is None:
+            raise ValueError("on_error is for decode, and there is none: the loop handles its own")
     clock = clock or SystemClock()
     with ShortTraceback():
         properties = Properties.of(properties, options)
@@ -156,7 +158,8 @@ class RecordStream(AsyncIterator["Record"]):
         return self
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is None:
+        # What could not be decoded counts once it has been put aside.
+        if error is None and self._failed is None:
             self._processed = self._taken
         await self._close(error)
 
@@ -269,6 +272,7 @@ class RecordStream(AsyncIterator["Record"]):
             if (value := self._decoded(record, self._decode)) is not None:
                 return value
             await self._follow_policy()
+            await self._take_turns()
             record = await self._next_record()
         return record
 

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.integration.processing.processing_support import STREAM, Orders, numb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from concurrent.futures import Future
 
 
 def first(stream: RecordIterator, count: int) -> list[int]:
@@ -135,6 +137,12 @@ class Alarm(Exception):
     pass
 
 
+def on_its_way(stream: RecordIterator) -> Future[Record | None]:
+    call = stream._reading.pending  # noqa: SLF001 - nothing else shows that a record was taken
+    assert call is not None
+    return call
+
+
 def test_a_wait_that_a_handler_of_the_program_interrupts_skips_no_record(orders: Orders) -> None:
     def ring(number: int, frame: object) -> None:
         raise Alarm
@@ -148,8 +156,15 @@ def test_a_wait_that_a_handler_of_the_program_interrupts_skips_no_record(orders:
                     next(stream)
             orders.put(20, key="one shard")
             assert first(stream, 20) == list(range(20))
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(Alarm):
+                next(stream)
+            orders.put(5, key="one shard")
+            wait([on_its_way(stream)], timeout=30)
     finally:
         signal.signal(signal.SIGALRM, before)
+    # The loop never got the record that had been taken for it.
+    assert first_of_run(orders, 1) == [20]
 
 
 def test_stop_from_another_thread_ends_a_loop_that_waits(orders: Orders) -> None:
@@ -208,6 +223,67 @@ def test_the_end_of_a_shard_is_told_in_a_thread(orders: Orders) -> None:
         orders.put(1)
         next(stream)
     assert [was_here for _, was_here in told] == [False, False]
+
+
+def no_more(shard: Shard) -> None:
+    next(iter(()))
+
+
+async def tell(shard: Shard) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("hook", "error", "message"),
+    [
+        (no_more, RuntimeError, "raised StopIteration"),
+        (lambda shard: tell(shard), TypeError, "which nothing awaits"),
+    ],
+    ids=["StopIteration", "awaitable"],
+)
+def test_a_hook_that_fails_ends_the_loop(
+    orders: Orders, hook: Any, error: type[Exception], message: str
+) -> None:
+    orders.put(1, key="one shard")
+    orders.server.reshard(STREAM, 1)
+    with pytest.raises(error, match=message):
+        list(records(orders.properties(), on_shard_end=hook))
+
+
+def test_a_reader_that_its_own_thread_collects_is_closed(orders: Orders) -> None:
+    orders.put(1, key="one shard")
+    stream = records(orders.properties())
+    next(stream)
+    opened = stream._reading._opened  # noqa: SLF001 - as the collector does in that thread
+    assert opened is not None
+    opened.loop.call(stream.close)
+    for one in threading.enumerate():
+        if one.name == "kinesis-records":
+            one.join(10)
+    assert not is_reading()
+
+
+def test_a_thread_that_reads_on_at_the_end_of_the_program_is_told(orders: Orders) -> None:
+    orders.put(1, key="one shard")
+    program = f"""
+from threading import Event, Thread
+from time import sleep
+from kinesis_publishers import records
+
+has_begun = Event()
+
+def run():
+    for record in records({orders.properties()!r}):
+        has_begun.set()
+
+Thread(target=run).start()
+has_begun.wait()
+sleep(0.5)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert "ClosedError: Reading was closed" in done.stderr
 
 
 def test_hooks_that_cannot_be_called_in_a_thread_are_refused(orders: Orders) -> None:
