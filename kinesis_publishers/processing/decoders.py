@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
+from inspect import iscoroutinefunction
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
@@ -55,10 +56,10 @@ def decoder_of(decode: str | Decoder | None) -> Decoder | None:
         TypeError: it is neither a name nor can it be called.
         ModuleNotFoundError: the decoder needs a package that is not installed.
     """
-    if decode is None or callable(decode):
+    if decode is None or (callable(decode) and not iscoroutinefunction(decode)):
         return decode
     if not isinstance(decode, str):
-        raise TypeError(f"decode must be a function of bytes or a name, not {decode!r}")
+        raise TypeError(f"decode must be a plain function of bytes or a name, not {decode!r}")
     if decode not in _BY_NAME:
         names = ", ".join(map(repr, _BY_NAME))
         raise ValueError(f"decode={decode!r}: expected one of {names}, or a function of bytes")
@@ -122,11 +123,14 @@ def glue(client: Any, decoders: Mapping[str, Decoder] | None = None) -> Decoder:
         form = answer["DataFormat"]
         if form in own:
             return own[form]
-        if form == "AVRO":
-            return avro(answer["SchemaDefinition"])
         if form == "JSON":
             return orjson.loads
-        raise ValueError(f"the schema {version_id} is {form}: give glue(client, {{{form!r}: ...}})")
+        if form != "AVRO":
+            raise SchemaError(f"{version_id} is {form}: give glue(client, {{{form!r}: ...}})")
+        try:
+            return avro(answer["SchemaDefinition"])
+        except Exception as error:
+            raise SchemaError(f"The schema {version_id} cannot be used: {error}") from error
 
     def decode(data: bytes) -> Any:
         if len(data) < _HEADER_BYTES or data[0] != _HEADER_VERSION:

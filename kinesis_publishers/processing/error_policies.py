@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TypeAlias, Unpack
@@ -47,15 +48,18 @@ class DeadLetter:
     def to_file(cls, path: str | Path) -> DeadLetter:
         """Return a policy that appends a JSON object per record to a file, and waits for the disk.
 
-        It has ``data`` in base64, and ``error``; the other fields are those of a record.
+        It has ``data`` in base64, ``error``, and the other fields of a record. A new file is
+        readable by this user only.
         """
         lock = threading.Lock()
 
         def put(item: Record | RecordBatch, error: Exception) -> None:
             records = [item] if isinstance(item, Record) else item
             lines = b"".join(_line_of(record, error) for record in records)
-            with lock, Path(path).open("ab") as file:
-                file.write(lines)
+            with lock, open(path, "a+b", opener=partial(os.open, mode=0o600)) as file:
+                # A writer that died has left the beginning of a line.
+                is_torn = file.tell() > 0 and file.seek(-1, os.SEEK_END) and file.read() != b"\n"
+                file.write(b"\n" + lines if is_torn else lines)
                 file.flush()
                 os.fsync(file.fileno())
 

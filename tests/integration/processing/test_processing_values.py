@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import zlib
 from base64 import b64decode
 from io import BytesIO
@@ -19,6 +21,7 @@ from moto import mock_aws
 from kinesis_publishers import (
     DeadLetter,
     Record,
+    RecordBatch,
     RetryOnError,
     ScanResult,
     event_loop,
@@ -148,6 +151,12 @@ def test_a_schema_that_cannot_be_loaded_puts_nothing_aside(orders: Orders, glue:
     assert values(orders, 1, decode=len) == [22]
 
 
+def test_a_schema_that_no_decoder_fits_puts_nothing_aside(glue: Any) -> None:
+    version = registered(glue, "PROTOBUF", 'syntax = "proto3"; message M { string value = 1; }')
+    with pytest.raises(SchemaError, match="is PROTOBUF: give glue"):
+        decoders.glue(glue)(b"\x03\x00" + version + b"data")
+
+
 def test_an_avro_record_of_another_schema_is_refused() -> None:
     with pytest.raises(ValueError, match="1 bytes follow"):
         decoders.avro(_SCHEMA)(avro_of(_ORDER) + b"x")
@@ -190,6 +199,36 @@ def test_a_dead_letter_that_fails_ends_the_loop_before_the_record(orders: Orders
     assert values(orders, 1, decode="text") == ["two"]
 
 
+async def test_leaving_while_a_record_is_put_aside_does_not_count_it(orders: Orders) -> None:
+    may_fail = threading.Event()
+
+    def fail(record: object, error: Exception) -> None:
+        may_fail.wait(30)
+        raise OSError("the queue is down")
+
+    put(orders, b"one", b"2")
+    async with read(orders.properties(), decode="json", on_error=DeadLetter(fail)) as stream:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(stream), 1)
+        may_fail.set()
+    async with read(orders.properties(), decode="text") as stream:
+        assert (await anext(stream)).value == "one"
+
+
+def test_nothing_is_handed_out_after_a_shard_was_taken_away_from_a_dead_letter(
+    orders: Orders,
+) -> None:
+    def lose(record: Record | RecordBatch, error: Exception) -> None:
+        handed = stream._reading._stream._handed  # noqa: SLF001 - as another worker's takeover does
+        assert handed is not None
+        handed.is_cut = True
+        threading.Timer(0.5, stream.stop).start()
+
+    put(orders, b"one", b"2")
+    with records(orders.properties(), decode="json", on_error=DeadLetter(lose)) as stream:
+        assert list(stream) == []
+
+
 def test_scan_gives_values_and_the_policy_what_has_none(orders: Orders, tmp_path: Path) -> None:
     put(orders, b"one", b"2")
     file = tmp_path / "letters.jsonl"
@@ -208,6 +247,20 @@ def test_scan_gives_values_and_the_policy_what_has_none(orders: Orders, tmp_path
     assert len(letter["sequence_number"]) == 56
 
 
+def test_a_file_of_dead_letters_is_private_and_a_torn_line_spoils_no_other(
+    orders: Orders, tmp_path: Path
+) -> None:
+    put(orders, b"one", b"1", b"two", b"2")
+    file = tmp_path / "letters.jsonl"
+    aside = DeadLetter.to_file(file)
+    assert values(orders, 1, decode="json", on_error=aside) == [1]
+    assert file.stat().st_mode & 0o777 == 0o600
+    with file.open("ab") as torn:
+        torn.write(b'{"data":"dHd')
+    assert values(orders, 1, decode="json", on_error=aside) == [2]
+    assert json.loads(file.read_text().splitlines()[-1])["data"] == "dHdv"
+
+
 def test_dead_letters_go_to_a_stream_as_they_are(orders: Orders) -> None:
     orders.server.create_stream("letters")
     put(orders, b"one", b"two", b"3")
@@ -221,6 +274,10 @@ def test_dead_letters_go_to_a_stream_as_they_are(orders: Orders) -> None:
     ]
 
 
+async def async_decode(data: bytes) -> bytes:
+    return data
+
+
 @pytest.mark.parametrize(
     ("how", "error", "message"),
     [
@@ -229,11 +286,13 @@ def test_dead_letters_go_to_a_stream_as_they_are(orders: Orders) -> None:
             ValueError,
             "expected one of 'json', 'text', 'msgpack', or a function",
         ),
-        ({"decode": 5}, TypeError, "must be a function of bytes or a name"),
+        ({"decode": 5}, TypeError, "must be a plain function of bytes or a name"),
+        ({"decode": async_decode}, TypeError, "plain function .* not <function async_decode"),
+        ({"on_error": DeadLetter(print)}, ValueError, "on_error is for decode"),
         ({"on_error": RetryOnError()}, TypeError, "has nothing to repeat"),
         ({"on_error": print}, TypeError, "on_error"),
     ],
-    ids=["name", "type", "retries", "no policy"],
+    ids=["name", "type", "async", "no decode", "retries", "no policy"],
 )
 def test_what_makes_no_sense_is_refused(
     orders: Orders, how: dict[str, Any], error: type[Exception], message: str
