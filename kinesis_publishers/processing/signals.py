@@ -63,7 +63,7 @@ def stopped_by(*signals: signal.Signals, stop: _Stop, in_loop: bool = True) -> I
     loop = asyncio.get_running_loop() if in_loop else None
     stops = _STOPS.setdefault(loop, defaultdict(list))
     for one in signals:
-        if not stops[one]:
+        if not stops[one] and signal.getsignal(one) is not _INSTALLED.get((loop, one)):
             _install_handler(loop, one)
         stops[one].append(stop)
     try:
@@ -95,7 +95,7 @@ def _install_handler(loop: _Loop, one: signal.Signals) -> None:
 
 def _remove_handler(loop: _Loop, one: signal.Signals) -> None:
     if threading.current_thread() is not threading.main_thread():
-        return  # The garbage collector has closed it there; the next signal removes the handler.
+        return  # The next reader uses the handler, or the next signal removes it.
     handler = signal.getsignal(one)
     if handler is None:
         return  # The interpreter ends.

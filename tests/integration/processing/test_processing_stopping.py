@@ -11,6 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from kinesis_publishers import Record, read, records, scan
+from kinesis_publishers.processing.signals import free_signals
 from tests.integration.processing.scanning_support import Collector, scanned, scanned_in_next_run
 
 if TYPE_CHECKING:
@@ -89,6 +90,23 @@ async def test_readers_that_overlap_restore_the_handlers(orders: Orders) -> None
         inner.__enter__()
     inner.close()
     assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_a_reader_that_another_thread_closes_leaves_signals_to_later_ones(orders: Orders) -> None:
+    orders.put(1)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        stream = records(orders.properties())
+        next(stream)
+        closing = threading.Thread(target=stream.close)
+        closing.start()
+        closing.join()
+        with records(orders.properties()) as stream:
+            next(stream)
+        assert signal.getsignal(signal.SIGTERM) is before
+        assert free_signals(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_handler_of_a_later_event_loop_stays(orders: Orders) -> None:
