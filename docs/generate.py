@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import fields
 
 from kinesis_publishers import errors
-from kinesis_publishers.config.catalogue import ALL_OPTIONS
-from kinesis_publishers.config.keywords import SHORT_NAMES, keyword_of
+from kinesis_publishers.config.keywords import KEYWORDS, SHORT_NAMES
 from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.parsers import (
     DecimalNumber,
@@ -52,14 +51,14 @@ is an error that names the nearest known one, and all problems are reported toge
 Python programs may write options as keyword arguments of `records`, `read`, `scan` and the
 `from_properties` of `KinesisDataFetcher` and the producers. The keyword is the key without
 `kinesis.` or `aws.`, in lower case, with `_` for `.` and `-`; a name in camel case is parted:
-`aws.credentials.provider.role.sessionName` is `credentials_provider_role_session_name`. These have
-a short name, too:
+`aws.credentials.provider.role.sessionName` is `credentials_provider_role_session_name`.
+Options that only Spark reads have no keyword. These have a short name, too:
 
 | Keyword | Key |
 |---|---|
 {_SHORT}
 
-`start` and `end` are a position in one value: `"LATEST"`, `"TRIM_HORIZON"`, a `datetime`, or a text
+`start` is a position in one value: `"LATEST"`, `"TRIM_HORIZON"`, a `datetime`, or a text
 such as `"AT_TIMESTAMP 2026-01-01T12:00:00Z"`. A duration may be a `timedelta`, a list of names a
 list, and a class of your own the class itself; `None` is the default. Keywords take precedence over
 a properties dict that is given with them.
@@ -275,7 +274,7 @@ Time: TypeAlias = float | str | timedelta
 class Options(TypedDict, total=False):
     """What to read or write, and how, as keyword arguments.
 
-    ``stream``, ``region``, ``endpoint``, ``start``, ``end``, ``application``, ``publisher`` and
+    ``stream``, ``region``, ``endpoint``, ``start``, ``application``, ``publisher`` and
     ``consumer_name`` are what most programs need. docs/configuration.md says more about each
     option: the key of a properties dict is the keyword with ``kinesis.`` and ``.`` for ``_``.
     ``None`` is the default.
@@ -286,15 +285,14 @@ class Options(TypedDict, total=False):
 
 def render_options() -> str:
     """Return the module with the keywords, their types and what they mean in short."""
-    options = {**SHORT_NAMES, **{keyword_of(one): one for one in ALL_OPTIONS}}
     return _OPTIONS + "".join(
         f'    {name}: {_type_of(name, one)}\n    """{_in_short(one)}"""\n'
-        for name, one in options.items()
+        for name, one in KEYWORDS.items()
     )
 
 
 def _type_of(name: str, option: Option[Any]) -> str:
-    if name in {"start", "end"}:
+    if name == "start":
         return "str | datetime | None"
     if option.choices:
         choices = ", ".join(map(json.dumps, option.choices))

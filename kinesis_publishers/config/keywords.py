@@ -19,20 +19,17 @@ from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.parsers import Duration, Scalar
 from kinesis_publishers.config.sections.checkpoints import CheckpointConfig
 from kinesis_publishers.config.sections.positions import (
-    EndingPositionConfig,
     InitialPositionConfig,
-    Positions,
     parts_of_position,
 )
 from kinesis_publishers.config.sections.registration import RegistrationConfig
 from kinesis_publishers.config.sections.source import SourceConfig, StreamsConfig
-from kinesis_publishers.errors import InvalidOptionError
+from kinesis_publishers.errors import InvalidOptionError, UnknownOptionError
 
 SHORT_NAMES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
     {
         "stream": StreamsConfig.names,
         "start": InitialPositionConfig.position,
-        "end": EndingPositionConfig.position,
         "application": CheckpointConfig.application,
         "publisher": SourceConfig.record_publisher,
         "consumer_name": RegistrationConfig.consumer_name,
@@ -40,9 +37,8 @@ SHORT_NAMES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
 )
 """The options that have a short name, by that name."""
 
-_POSITIONS: Final[Mapping[str, Positions]] = MappingProxyType(
-    {"start": InitialPositionConfig, "end": EndingPositionConfig}
-)
+# Python programs end where they like, and have no micro-batches.
+_SECTIONS_OF_SPARK: Final = frozenset({"Batch", "Spark", "Watermarks"})
 
 
 def keyword_of(option: Option[Any]) -> str:
@@ -51,18 +47,25 @@ def keyword_of(option: Option[Any]) -> str:
     return re.sub("[.-]", "_", words).lower()
 
 
-_OPTION_OF: Final = MappingProxyType(
-    {**{keyword_of(option): option for option in ALL_OPTIONS}, **SHORT_NAMES}
+_OF_SPARK: Final = tuple(one for one in ALL_OPTIONS if one.section in _SECTIONS_OF_SPARK)
+KEYWORDS: Final[Mapping[str, Option[Any]]] = MappingProxyType(
+    {**SHORT_NAMES, **{keyword_of(one): one for one in ALL_OPTIONS if one not in _OF_SPARK}}
 )
+"""What each keyword means; the options of Spark alone have none."""
+_NAMES_OF_SPARK: Final = frozenset({"end", *map(keyword_of, _OF_SPARK)})
 
 
 def assign_keywords(keywords: Mapping[str, object]) -> Assignments:
     """Resolve keyword arguments; ``None`` says the same as leaving one out."""
     assignments = Assignments()
     for name, value in keywords.items():
-        option = _OPTION_OF.get(name)
-        if option is None:
-            assignments.add_unknown(name, instead=_OPTION_OF)
+        option = KEYWORDS.get(name)
+        if name in _NAMES_OF_SPARK:
+            assignments.problems.append(
+                UnknownOptionError(f"{name}: only Spark has this option; leave it out here")
+            )
+        elif option is None:
+            assignments.add_unknown(name, instead=KEYWORDS)
         elif value is not None:
             try:
                 parts = _parts_of(name, option, value)
@@ -77,10 +80,10 @@ def assign_keywords(keywords: Mapping[str, object]) -> Assignments:
 def replaced_by(keywords: Mapping[str, object]) -> frozenset[str]:
     """Return the keys of the options whose former values ``keywords`` replace."""
     given = {name for name, value in keywords.items() if value is not None}
-    options = [_OPTION_OF[name] for name in given & _OPTION_OF.keys()]
-    # A position is one thing, which several options say.
-    for name in given & _POSITIONS.keys():
-        options += _POSITIONS[name].options()
+    options = [KEYWORDS[name] for name in given & KEYWORDS.keys()]
+    if "start" in given:
+        # A position is one thing, which several options say.
+        options += InitialPositionConfig.options()
     return frozenset(option.key for option in options)
 
 
@@ -88,8 +91,9 @@ def _parts_of(
     name: str, option: Option[Any], value: object
 ) -> Iterable[tuple[Option[Any], Scalar]]:
     scalar = _scalar_of(name, option, value)
-    section = _POSITIONS.get(name)
-    return [(option, scalar)] if section is None else parts_of_position(section, scalar)
+    if name != "start":
+        return [(option, scalar)]
+    return parts_of_position(InitialPositionConfig, scalar)
 
 
 def _scalar_of(name: str, option: Option[Any], value: object) -> Scalar:

@@ -13,7 +13,7 @@ Time: TypeAlias = float | str | timedelta
 class Options(TypedDict, total=False):
     """What to read or write, and how, as keyword arguments.
 
-    ``stream``, ``region``, ``endpoint``, ``start``, ``end``, ``application``, ``publisher`` and
+    ``stream``, ``region``, ``endpoint``, ``start``, ``application``, ``publisher`` and
     ``consumer_name`` are what most programs need. docs/configuration.md says more about each
     option: the key of a properties dict is the keyword with ``kinesis.`` and ``.`` for ``_``.
     ``None`` is the default.
@@ -23,8 +23,6 @@ class Options(TypedDict, total=False):
     """The streams to read: names or ARNs, separated by commas."""
     start: str | datetime | None
     """Where to begin in a stream that was not read before."""
-    end: str | datetime | None
-    """Where a batch read ends."""
     application: str | None
     """The name of the application, which owns the checkpoints."""
     publisher: str | type[object] | None
@@ -203,14 +201,6 @@ class Options(TypedDict, total=False):
     """How many records of all shards may wait in memory."""
     pending_maxbytes: int | str | None
     """How many bytes of all shards may wait in memory."""
-    shard_idle_interval: Time | None
-    """A shard without records for this long is idle and delays no watermark."""
-    watermark_sync_interval: Time | None
-    """The period in which shards exchange their watermarks."""
-    watermark_lookahead_millis: Time | None
-    """How far a shard may run ahead of the common watermark."""
-    watermark_sync_queue_capacity: int | None
-    """How many records of a shard wait for the common watermark."""
     metrics_sinks: str | Sequence[str] | None
     """Where diagnostic events go."""
     metrics_level: Literal["shard", "stream"] | None
@@ -227,36 +217,6 @@ class Options(TypedDict, total=False):
     """How often metrics are sent to CloudWatch, which keeps them by the minute."""
     metrics_cloudwatch_endpoint: str | None
     """The URL of a CloudWatch endpoint other than AWS's own, such as http://localhost:5000."""
-    spark_planner: Literal["auto", "prefetch", "ranges"] | None
-    """Which processes read the records."""
-    spark_parallelism: int | None
-    """The largest number of partitions in a micro-batch."""
-    spark_maxrecordspertrigger: int | None
-    """The largest number of records in a micro-batch."""
-    spark_maxbytespertrigger: int | str | None
-    """The largest size of a micro-batch."""
-    spark_targetbatchduration: Time | None
-    """How long a micro-batch of a backlog is to take under ranges, by the rate of those before."""
-    spark_targetbatchbytes: int | str | None
-    """About how much it has at most, in place of the 32 MiB too."""
-    spark_minrecordspertrigger: int | None
-    """While fewer records wait there is no micro-batch, for spark.maxtriggerdelay at most."""
-    spark_maxtriggerdelay: Time | None
-    """How long after the last micro-batch the next may wait for spark.minrecordspertrigger."""
-    spark_maxrecordsperpartition: int | None
-    """The largest number of records in a partition."""
-    spark_includemetadata: bool | None
-    """Whether rows have the columns subSequenceNumber, explicitHashKey and encryptionType."""
-    spark_includebatchmarker: bool | None
-    """Whether the sink marks each record with its micro-batch."""
-    stream_endpos: Literal["LATEST", "AT_TIMESTAMP"] | None
-    """Where a batch read ends."""
-    stream_endpos_timestamp: str | None
-    """The instant of AT_TIMESTAMP, itself not included."""
-    stream_endpos_timestamp_format: str | None
-    """The SimpleDateFormat pattern of the timestamp; without a zone it is UTC."""
-    stream_endpos_shards: str | None
-    """JSON with a position per shard: the records before it are read."""
     checkpoint_application: str | None
     """The name of the application, which owns the checkpoints."""
     checkpoint_store: str | type[object] | None

@@ -176,9 +176,16 @@ def _duration(text: str) -> timedelta:
 DURATION: Final = Checked("duration", _duration, "{} is not a duration, as 90s, 10m or 2h.")
 """A length of time with a unit; a number alone is in seconds."""
 
+
+def _stream_name(text: str) -> str:
+    if ":" in text:
+        raise ValueError("an ARN, which also says in which region")
+    return StreamSelector.parse(text).name
+
+
 STREAM_NAME: Final = Checked(
     "text",
-    lambda text: StreamSelector.parse(text).name,
+    _stream_name,
     "{} is not the name of a stream: 1 to 128 letters, digits, '_', '.' or '-'.",
 )
 LOCAL_PORT: Final = 4567

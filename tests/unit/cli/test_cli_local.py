@@ -213,7 +213,13 @@ def test_a_missing_extra_is_a_clear_error(missing: str, options: tuple[str, ...]
     assert "pip install kinesis-publishers-local" in ended.stderr
 
 
-def test_a_name_that_no_stream_can_have_is_refused() -> None:
-    result = CliRunner().invoke(main, ["local", "--port", "0", "--stream", "a b"])
+@pytest.mark.parametrize("name", ["a b", "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["local", "--port", "0", "--stream"], ["create", "--region", "us-east-1"]],
+    ids=" ".join,
+)
+def test_a_name_that_no_stream_can_have_is_refused(arguments: list[str], name: str) -> None:
+    result = CliRunner().invoke(main, [*arguments, name])
     assert result.exit_code == 2
-    assert "'a b' is not the name of a stream" in result.output
+    assert f"{name!r} is not the name of a stream" in " ".join(result.output.split())
