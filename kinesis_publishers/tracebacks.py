@@ -44,13 +44,15 @@ def _is_long(error: Exception) -> bool:
     return error.__traceback__ is not _from_the_user(error)
 
 
-def _shorten(error: BaseException) -> None:
-    error.__traceback__ = _from_the_user(error)
-    if isinstance(error, ServiceError | RetriesExhaustedError):
-        # Its message has what the cause says, which remains as its __context__.
-        error.__cause__ = None
-    elif error.__cause__ is not None:
-        _shorten(error.__cause__)
+def _shorten(error: BaseException | None) -> None:
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        error.__traceback__ = _from_the_user(error)
+        if isinstance(error, ServiceError | RetriesExhaustedError):
+            # Its message has what the cause says, which remains as its __context__.
+            error.__cause__ = None
+        error = error.__cause__
 
 
 def _from_the_user(error: BaseException) -> TracebackType | None:

@@ -6,6 +6,7 @@ The keyword of an option is its key without ``kinesis.`` or ``aws.``, with ``_``
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -102,6 +103,8 @@ def _scalar_of(name: str, option: Option[Any], value: object) -> Scalar:
         value = value.value
     elif isinstance(value, type):
         value = f"{value.__module__}:{value.__qualname__}"
+    elif isinstance(value, os.PathLike):
+        value = os.fspath(value)
     elif isinstance(value, timedelta) and isinstance(option.parser, Duration):
         value = value / timedelta(**{_ARGUMENTS[option.parser.unit]: 1})
     elif isinstance(value, datetime):

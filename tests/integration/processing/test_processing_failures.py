@@ -355,3 +355,16 @@ async def test_after_another_reader_has_taken_over_no_further_record_is_read(
     with pytest.raises(StaleCheckpointError):
         await read_slowly()
     assert len(seen) < 100
+
+
+def test_errors_that_cause_each_other_reach_the_program(orders: Orders) -> None:
+    orders.put(1)
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+
+    def process(record: Record) -> None:
+        raise first
+
+    with pytest.raises(ValueError, match="first") as raised:
+        scan(orders.properties(), process)
+    assert raised.value.__cause__ is second

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import get_type_hints
 
 import pytest
@@ -75,6 +76,13 @@ def test_every_option_has_a_keyword_of_its_own_and_editors_know_its_type() -> No
         (
             {"shard_getrecords_encoding": Encoding.JSON},
             {"kinesis.shard.getrecords.encoding": "json"},
+        ),
+        (
+            {"checkpoint_sqlite_path": Path("/data/c"), "application": "billing"},
+            {
+                "kinesis.checkpoint.sqlite.path": "/data/c",
+                "kinesis.checkpoint.application": "billing",
+            },
         ),
         (
             {"metrics_sinks": ["log", "summary"], "application": "billing"},
