@@ -13,6 +13,8 @@ rendered page does not show, mark the exceptions:
     The next block waits for a query of Spark at its end; the test stops the query instead.
 ``<!-- not run: reason -->``
     The next block is an illustration. It is compiled and not run.
+``<!-- run by FILE -->``
+    A test of its own runs the Python of the page.
 """
 
 from __future__ import annotations
@@ -94,6 +96,12 @@ def _blocks_in(text: str) -> Iterator[Block]:
         else:
             yield Block(language=part["language"], code=part["code"], line=line, how=how, text=said)
             how, said = How.RUN, ""
+
+
+def runner_of(page: Path) -> Path | None:
+    """Return the test that runs the Python of a page, if it is not the test of all pages."""
+    found = re.search(r"^<!-- run by (\S+) -->$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return ROOT / found[1] if found else None
 
 
 def runs_alone(page: Path) -> bool:

@@ -19,15 +19,26 @@ import pytest
 
 from kinesis_publishers import Properties
 from kinesis_publishers.cli.main import main
-from tests.docs.doc_pages import PAGES, ROOT, Block, How, blocks_of, is_python, name_of, uses_spark
+from tests.docs.doc_pages import (
+    PAGES,
+    ROOT,
+    Block,
+    How,
+    blocks_of,
+    is_python,
+    name_of,
+    runner_of,
+    uses_spark,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _RUNNER = Path(__file__).with_name("run_pages.py")
 _WITH_PYTHON = [page for page in PAGES if any(map(is_python, blocks_of(page)))]
-_PLAIN = [page for page in _WITH_PYTHON if not uses_spark(page)]
-_SPARK = [page for page in _WITH_PYTHON if uses_spark(page)]
+_HERE = [page for page in _WITH_PYTHON if runner_of(page) is None]
+_PLAIN = [page for page in _HERE if not uses_spark(page)]
+_SPARK = [page for page in _HERE if uses_spark(page)]
 # An illustration is untested code: raise this number only with a good reason.
 _MOST_ILLUSTRATIONS = 0
 
@@ -89,6 +100,12 @@ def test_the_python_of_a_page_about_spark_runs(
     page: Path, spark_outcomes: dict[str, str | None]
 ) -> None:
     assert spark_outcomes[str(page)] is None, spark_outcomes[str(page)]
+
+
+def test_a_page_that_another_test_runs_has_that_test() -> None:
+    elsewhere = {name_of(one): runner_of(one) for one in _WITH_PYTHON if one not in _HERE}
+    assert list(elsewhere) == ["docs/cookbook-tables.md"]
+    assert all(test is not None and test.is_file() for test in elsewhere.values())
 
 
 def test_hardly_any_block_is_an_illustration() -> None:
