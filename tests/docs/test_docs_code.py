@@ -28,6 +28,7 @@ from tests.docs.doc_pages import (
     is_python,
     name_of,
     runner_of,
+    runs_always,
     uses_spark,
 )
 
@@ -38,7 +39,8 @@ _RUNNER = Path(__file__).with_name("run_pages.py")
 _WITH_PYTHON = [page for page in PAGES if any(map(is_python, blocks_of(page)))]
 _HERE = [page for page in _WITH_PYTHON if runner_of(page) is None]
 _PLAIN = [page for page in _HERE if not uses_spark(page)]
-_SPARK = [page for page in _HERE if uses_spark(page)]
+_SPARK = [page for page in _HERE if uses_spark(page) and not runs_always(page)]
+_SPARK_ALWAYS = [page for page in _HERE if uses_spark(page) and runs_always(page)]
 # An illustration is untested code: raise this number only with a good reason.
 _MOST_ILLUSTRATIONS = 0
 
@@ -86,6 +88,13 @@ def spark_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | 
     return outcomes_of(_SPARK, tmp_path_factory.mktemp("spark-pages"), seconds=280)
 
 
+@pytest.fixture(scope="session")
+def spark_outcomes_of_every_run(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, str | None]:
+    return outcomes_of(_SPARK_ALWAYS, tmp_path_factory.mktemp("spark-recipes"), seconds=880)
+
+
 @pytest.mark.xdist_group("pages")
 @pytest.mark.parametrize("page", _PLAIN, ids=name_of)
 def test_the_python_of_a_page_runs(page: Path, plain_outcomes: dict[str, str | None]) -> None:
@@ -106,6 +115,17 @@ def test_a_page_that_another_test_runs_has_that_test() -> None:
     elsewhere = {name_of(one): runner_of(one) for one in _WITH_PYTHON if one not in _HERE}
     assert list(elsewhere) == ["docs/cookbook-tables.md"]
     assert all(test is not None and test.is_file() for test in elsewhere.values())
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.xdist_group("spark-recipes")
+@pytest.mark.parametrize("page", _SPARK_ALWAYS, ids=name_of)
+def test_the_recipes_of_a_page_about_spark_work(
+    page: Path, spark_outcomes_of_every_run: dict[str, str | None]
+) -> None:
+    assert spark_outcomes_of_every_run[str(page)] is None, spark_outcomes_of_every_run[str(page)]
 
 
 def test_hardly_any_block_is_an_illustration() -> None:
