@@ -1,35 +1,38 @@
-"""Draws the charts of the documentation from stored results: ``python -m benchmarks.charts``."""
+"""Makes the charts of the documentation of stored results: ``python -m docs.pictures``."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from statistics import median
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from docs.svg import WIDTH, Canvas
 
-    from matplotlib.axes import Axes
-
-__all__ = ["CHARTS", "Bar", "Chart"]
+__all__ = ["CHARTS"]
 
 _RESULTS: Final = Path(__file__).parent / "results"
-_IMAGES: Final = Path(__file__).parents[1] / "docs" / "images"
-_OURS, _OTHERS = "#5c6bc0", "#b0bec5"
+_SIDE, _ROW, _HEAD = 14, 36, 50
 # Parts of a bar: the JVM, the source's process, the workers.
-_PARTS = {"jvm": "#90a4ae", "source": "#5c6bc0", "workers": "#26a69a"}
-_NAMES = {"jvm": "JVM", "source": "source", "workers": "workers"}
-_PLANNERS = ("memory", "auto", "prefetch", "prefetch-efo", "ranges", "connector")
+_PARTS: Final = {"jvm": "jvm", "source": "ours", "workers": "workers"}
+_NAMES: Final = {"jvm": "JVM", "source": "source", "workers": "workers"}
+_SOURCES: Final = {
+    "memory": "ceiling: a source with its rows in memory",
+    "auto": "auto",
+    "ranges": "ranges",
+    "prefetch": "prefetch",
+}
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One measured figure, or the parts that it is the sum of."""
+    """One measured figure, or the parts that it is the sum of, each with its colour."""
 
     label: str
     parts: tuple[float, ...]
-    colours: tuple[str, ...] = (_OURS,)
+    colours: tuple[str, ...] = ("ours",)
 
     @property
     def shown(self) -> str:
@@ -40,121 +43,208 @@ class Bar:
 
 @dataclass(frozen=True)
 class Chart:
-    """Bars under one heading, and where their figures come from."""
+    """Bars under one heading, what they count, and which files their figures come from.
+
+    Attributes:
+        figure: what the bars amount to, in large letters.
+    """
 
     heading: str
+    unit: str
     bars: tuple[Bar, ...]
-    source: str
+    sources: tuple[str, ...]
     legend: tuple[tuple[str, str], ...] = ()
+    figure: str = ""
+
+    def render(self) -> str:
+        """Return the chart as SVG: a label above each bar, so that both may be long."""
+        top = _HEAD + (22 if self.legend else 0) + (36 if self.figure else 0)
+        figures = "; ".join(f"{bar.label}: {bar.shown}" for bar in self.bars)
+        canvas = Canvas(
+            title=f"{self.heading}, {self.unit}. {figures}.",
+            height=top + _ROW * len(self.bars) + 32,
+        )
+        if self.figure:
+            canvas.text(_SIDE, 40, self.figure, "figure left")
+        head = 36 if self.figure else 0
+        canvas.text(_SIDE, head + 24, self.heading, "title left")
+        canvas.text(_SIDE, head + 42, self.unit, "label")
+        for place, (name, colour) in enumerate(self.legend):
+            canvas.rect(_SIDE + 80 * place, 54, 12, 12, colour, round=2)
+            canvas.text(_SIDE + 80 * place + 18, 64, name, "label")
+        scale = (WIDTH - 2 * _SIDE - 44) / max(sum(bar.parts) for bar in self.bars)
+        for place, bar in enumerate(self.bars):
+            y, left = top + _ROW * place, float(_SIDE)
+            canvas.text(_SIDE, y + 14, bar.label, "left")
+            for part, colour in zip(bar.parts, bar.colours, strict=True):
+                canvas.rect(left, y + 19, part * scale, 12, colour, round=2)
+                left += part * scale
+            canvas.text(left + 6, y + 30, bar.shown, "left title")
+        files = ", ".join(f"{name}.json" for name in self.sources)
+        canvas.text(_SIDE, canvas.height - 12, f"benchmarks/results/{files}", "mono")
+        return canvas.render()
 
 
-def figures() -> list[Chart]:
-    """Return what the README shows: the clients side by side."""
-    polling, fan_out = _result("polling"), _result("fanout")
-    clients = ("ours-records", "boto3", "aiobotocore", "async-kinesis")
-    pushed = (
-        ("kinesis-publishers, HTTP/1.1", "ours", "HTTP/1.1"),
-        ("aiobotocore, HTTP/1.1", "aiobotocore", "HTTP/1.1"),
-        ("kinesis-publishers, HTTP/2, pyreqwest", "ours-fast", "TLS, HTTP/2"),
-        ("kinesis-publishers, HTTP/2, httpx", "ours", "TLS, HTTP/2"),
-        ("aiobotocore, HTTP/2", "aiobotocore-http2", "TLS, HTTP/2"),
-    )
-    return [
-        Chart(
-            "GetRecords: MB of payload per second of CPU (records of 1 KiB, 4 shards)",
-            tuple(
-                _client("kinesis-publishers" if name == "ours-records" else name, row)
-                for name in clients
-                for row in [_row(polling["rows"], client=name, record_bytes=1024, shards=4)]
-            ),
-            _source(polling),
-        ),
-        Chart(
-            "SubscribeToShard: MB of payload per second of CPU (records of 1 KiB, 8 shards)",
-            tuple(
-                _client(label, row)
-                for label, name, protocol in pushed
-                for row in [
-                    _row(fan_out["throughput"], client=name, subscriptions=8, protocol=protocol)
-                ]
-            ),
-            _source(fan_out),
-        ),
-        _latency(fan_out, _result("spark-tip")),
-    ]
-
-
-def _latency(fan_out: dict[str, Any], spark: dict[str, Any]) -> Chart:
-    called = [row for row in spark["latency"] if row["shards"] == 8]
+def polling() -> Chart:
+    """Return the clients that call GetRecords, side by side."""
+    rows = _result("polling")["rows"]
+    names = ("ours-records", "boto3", "aiobotocore", "async-kinesis")
+    found = {name: _row(rows, client=name, record_bytes=1024, shards=4) for name in names}
     return Chart(
-        "From a put to the application: median in ms (8 shards)",
+        "GetRecords",
+        "MB of payload per second of CPU (1 KiB, 4 shards)",
+        tuple(
+            _client("kinesis-publishers" if name == "ours-records" else name, row)
+            for name, row in found.items()
+        ),
+        ("polling",),
+        figure=f"{found['ours-records']['times_boto3']:.1f} times boto3",
+    )
+
+
+def fan_out() -> Chart:
+    """Return the clients that call SubscribeToShard, side by side."""
+    rows = _result("fanout")["throughput"]
+    return Chart(
+        "SubscribeToShard",
+        "MB of payload per second of CPU (1 KiB, 8 shards)",
+        tuple(
+            _client(label, _row(rows, client=name, subscriptions=8, protocol=protocol))
+            for label, name, protocol in (
+                ("kinesis-publishers, HTTP/1.1", "ours", "HTTP/1.1"),
+                ("aiobotocore, HTTP/1.1", "aiobotocore", "HTTP/1.1"),
+                ("kinesis-publishers, HTTP/2, pyreqwest", "ours-fast", "TLS, HTTP/2"),
+                ("kinesis-publishers, HTTP/2, httpx", "ours", "TLS, HTTP/2"),
+                ("aiobotocore, HTTP/2", "aiobotocore-http2", "TLS, HTTP/2"),
+            )
+        ),
+        ("fanout",),
+        figure="{times_baseline:.1f} times aiobotocore".format(
+            **_row(rows, client="ours", subscriptions=8, protocol="HTTP/1.1")
+        ),
+    )
+
+
+def latency() -> Chart:
+    """Return how long a record takes to the application."""
+    pushed = _row(_result("fanout")["latency"], protocol="HTTP/1.1", shards=8)
+    called = [row for row in _result("spark-tip")["latency"] if row["shards"] == 8]
+    return Chart(
+        "From a put to the application",
+        "median, in ms (8 shards)",
         (
-            Bar(
-                "on_batch, fan-out",
-                (_row(fan_out["latency"], protocol="HTTP/1.1", shards=8)["p50_ms"],),
-            ),
+            Bar("on_batch, enhanced fan-out", (pushed["p50_ms"],)),
             *(
                 Bar(f"foreachBatch of Spark, {row['planner']}", (row["called"]["p50_ms"],))
                 for row in called
             ),
         ),
-        f"{_source(fan_out)}; {_source(spark)}",
+        ("fanout", "spark-tip"),
+        figure=f"{pushed['p50_ms']:.0f} ms; in Spark {called[0]['called']['p50_ms']:.0f} ms",
     )
 
 
-def spark_throughput() -> list[Chart]:
-    """Return how much each planner reads per second of CPU, by how the records come."""
-    return _by_case(
-        lambda row: Bar(
-            row["candidate"],
-            (row["mb_per_cpu_second"],),
-            (_OTHERS if row["candidate"] in ("memory", "connector") else _OURS,),
+def spark_throughput(case: str) -> Chart:
+    """Return how much each planner reads per second of CPU."""
+    return Chart(
+        f"Spark: a {case.partition('-')[0]} of 400 MB",
+        "MB of payload per second of CPU (local[2], noop)",
+        tuple(
+            Bar(
+                _SOURCES[row["candidate"]],
+                (row["mb_per_cpu_second"],),
+                ("others" if row["candidate"] == "memory" else "ours",),
+            )
+            for row in _by_case(case)
         ),
-        "MB of payload per second of CPU",
+        ("spark-throughput",),
     )
 
 
-def spark_profile() -> list[Chart]:
-    """Return which processes the CPU goes to, by how the records come."""
-    return _by_case(
-        lambda row: Bar(
-            row["candidate"],
-            tuple(row["cpu_ms_per_mb"][name] for name in _PARTS),
-            tuple(_PARTS.values()),
+def spark_profile(case: str) -> Chart:
+    """Return which processes the CPU goes to."""
+    return Chart(
+        f"Spark: the CPU of a {case.partition('-')[0]}",
+        "ms of CPU per MB of payload, by process",
+        tuple(
+            Bar(
+                _SOURCES[row["candidate"]],
+                tuple(row["cpu_ms_per_mb"][name] for name in _PARTS),
+                tuple(_PARTS.values()),
+            )
+            for row in _by_case(case)
         ),
-        "ms of CPU per MB of payload",
+        ("spark-throughput",),
         tuple((_NAMES[name], colour) for name, colour in _PARTS.items()),
     )
 
 
-def _by_case(
-    bar: Callable[[dict[str, Any]], Bar], unit: str, legend: tuple[tuple[str, str], ...] = ()
-) -> list[Chart]:
-    spark = _result("spark-throughput")
-    cases = dict.fromkeys(row["case"] for row in spark["throughput"])
-    return [
-        Chart(
-            f"{_title(case)}: {unit}",
-            tuple(
-                bar(row)
-                for name in _PLANNERS
-                for row in spark["throughput"]
-                if (row["case"], row["candidate"]) == (case, name)
+def idle_memory() -> Chart:
+    """Return what a shard without records costs."""
+    carriers = [row for row in _result("fanout")["idle"] if row["subscriptions"] == 500]
+    return Chart(
+        "Memory of an idle shard",
+        "KiB for each further one, of 500",
+        (
+            Bar("POLLING", (_result("memory")["idle"]["kib_per_shard"],)),
+            *(Bar(f"EFO, {row['carrier']}", (row["kib_per_subscription"],)) for row in carriers),
+        ),
+        ("memory", "fanout"),
+    )
+
+
+def memory() -> Chart:
+    """Return the resident memory of processes that have worked for long."""
+    spark = {row["planner"]: row for row in _result("spark")["memory"] if row["runner"] != "Spark"}
+    (producer,) = [row for row in _result("producing")["memory"] if not row["aggregates"]]
+    return Chart(
+        "Memory of a process at work",
+        "resident MiB at the end of the run",
+        (
+            Bar("reader, after 2 GB", (_result("memory")["flat"]["samples"][-1]["rss_mib"],)),
+            Bar("producer, after 3.6 million records", (producer["rss_mib"]["at 100 %"],)),
+            *(
+                Bar(f"Spark's source, {name}, 1,000 micro-batches", (row["rss_mib"]["100"],))
+                for name, row in spark.items()
             ),
-            _source(spark),
-            legend,
-        )
-        for case in cases
-    ]
+        ),
+        ("memory", "producing", "spark"),
+    )
 
 
-def _title(case: str) -> str:
-    arrival, page_records, record_bytes = case.split("-")
-    return f"{arrival}, pages of {int(page_records):,} records of {int(record_bytes):,} B"
+def producing(record_bytes: int) -> Chart:
+    """Return what a record costs the clients that write."""
+    return Chart(
+        f"PutRecords, records of {record_bytes:,} B",
+        "microseconds of CPU per record",
+        tuple(
+            Bar(
+                label,
+                (median(_row(rows, client=name, record_bytes=record_bytes)["cpu_us"]),),
+                ("ours" if name.startswith("ours") else "others",),
+            )
+            for rows in [_result("producing")["throughput"]]
+            for label, name in (
+                ("put_many", "ours"),
+                ("put_many, aggregated", "ours-aggregated"),
+                ("put", "ours-put"),
+                ("put, aggregated", "ours-aggregated-put"),
+                ("boto3", "boto3"),
+                ("async-kinesis, aggregated", "async-kinesis-kpl"),
+                ("async-kinesis", "async-kinesis"),
+            )
+        ),
+        ("producing",),
+    )
+
+
+def _by_case(case: str) -> list[dict[str, Any]]:
+    rows = _result("spark-throughput")["throughput"]
+    return [_row(rows, case=case, candidate=name) for name in _SOURCES]
 
 
 def _client(label: str, row: dict[str, Any]) -> Bar:
-    colour = _OURS if label.startswith("kinesis-publishers") else _OTHERS
+    colour = "ours" if label.startswith("kinesis-publishers") else "others"
     return Bar(label, (row["mb_per_cpu_second"],), (colour,))
 
 
@@ -163,68 +253,22 @@ def _result(name: str) -> dict[str, Any]:
     return found
 
 
-def _source(result: dict[str, Any]) -> str:
-    """Return the command without its arguments, which stand in the file."""
-    return " ".join(result["command"].split()[:3])
-
-
 def _row(rows: list[dict[str, Any]], **wanted: object) -> dict[str, Any]:
     (found,) = [row for row in rows if wanted.items() <= row.items()]
     return found
 
 
-#: What is drawn, by the file below ``docs/images``.
-CHARTS: Final[dict[str, Callable[[], list[Chart]]]] = {
-    "figures.svg": figures,
-    "spark-throughput.svg": spark_throughput,
-    "spark-profile.svg": spark_profile,
+#: What draws each chart, by its file below ``docs/images``.
+CHARTS: Final[dict[str, Callable[[], str]]] = {
+    "chart-polling.svg": lambda: polling().render(),
+    "chart-fan-out.svg": lambda: fan_out().render(),
+    "chart-latency.svg": lambda: latency().render(),
+    "chart-spark-backlog.svg": lambda: spark_throughput("backlog-2000-1024").render(),
+    "chart-spark-burst.svg": lambda: spark_throughput("burst-2000-1024").render(),
+    "chart-spark-backlog-cpu.svg": lambda: spark_profile("backlog-2000-1024").render(),
+    "chart-spark-burst-cpu.svg": lambda: spark_profile("burst-2000-1024").render(),
+    "chart-idle-memory.svg": lambda: idle_memory().render(),
+    "chart-memory.svg": lambda: memory().render(),
+    "chart-producing-200.svg": lambda: producing(200).render(),
+    "chart-producing-1024.svg": lambda: producing(1024).render(),
 }
-
-
-def draw(charts: Iterable[Chart], path: Path) -> None:
-    """Write charts, one below the other, as SVG; the same bytes each time."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    every = list(charts)
-    # Text stays text: it can be searched, and a test reads the figures.
-    style = {"svg.fonttype": "none", "svg.hashsalt": "kinesis-publishers", "font.size": 9}
-    with mpl.rc_context(style):
-        heights = [1.0 + len(chart.bars) for chart in every]
-        figure = Figure(figsize=(9, 0.27 * sum(heights) + 0.5 * len(every)), layout="constrained")
-        axes = figure.subplots(len(every), squeeze=False, height_ratios=heights)
-        for chart, (axis,) in zip(every, axes, strict=True):
-            _draw_one(chart, axis)
-        figure.savefig(path, format="svg", metadata={"Date": None})
-
-
-def _draw_one(chart: Chart, axis: Axes) -> None:
-    axis.set_title(chart.heading, loc="left", fontweight="bold", fontsize=10)
-    for place, bar in enumerate(chart.bars):
-        left = 0.0
-        for part, colour in zip(bar.parts, bar.colours, strict=True):
-            axis.barh(place, part, left=left, color=colour)
-            left += part
-        axis.annotate(
-            bar.shown, (left, place), (4, 0), textcoords="offset points", verticalalignment="center"
-        )
-    axis.set_yticks(range(len(chart.bars)), [bar.label for bar in chart.bars])
-    axis.invert_yaxis()
-    axis.margins(x=0.08)
-    axis.set_xlabel(chart.source, loc="left", color="#78909c", fontsize=7, family="monospace")
-    axis.tick_params(bottom=False, labelbottom=False, left=False)
-    axis.spines[["top", "right", "bottom"]].set_visible(False)
-    for name, colour in chart.legend:
-        axis.barh(0, 0, color=colour, label=name)
-    if chart.legend:
-        axis.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize=8)
-
-
-def main() -> None:
-    """Draw every chart."""
-    for name, charts in CHARTS.items():
-        draw(charts(), _IMAGES / name)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import fields
 
 from kinesis_publishers import errors
+from kinesis_publishers.config.catalogue import all_declarations
 from kinesis_publishers.config.keywords import KEYWORDS, SHORT_NAMES
-from kinesis_publishers.config.option import Option
+from kinesis_publishers.config.option import Namespace, Option
 from kinesis_publishers.config.parsers import (
     DecimalNumber,
     Duration,
@@ -22,7 +24,7 @@ from kinesis_publishers.config.parsers import (
     Size,
     WholeNumber,
 )
-from kinesis_publishers.config.reference import render_reference
+from kinesis_publishers.config.reference import accepted_text, value_text
 from kinesis_publishers.config.sections.metrics import MetricsConfig
 from kinesis_publishers.config.spark_options import ADVICE, ALIASES
 from kinesis_publishers.events import EVENT_TYPES
@@ -45,6 +47,12 @@ _CONFIGURATION: Final = f"""\
 One flat dict of strings configures everything: a Python `dict`, a Java `.properties` file, or the
 options of a Spark source. Keys and enumerated values match without regard to case. An unknown key
 is an error that names the nearest known one, and all problems are reported together.
+
+<div class="option-filter"></div>
+
+Each key has a section of its own, in the groups in which the code reads them. A *Spark option*
+is another name that a Spark source accepts; some are those of
+[other connectors](spark-aliases.md).
 
 ## Keywords
 
@@ -109,7 +117,45 @@ _COMBINED: Final[dict[Any, str]] = {
 
 def render_configuration() -> str:
     """Return the page with all options."""
-    return f"{_CONFIGURATION}\n{render_reference()}\n"
+    sections = groupby(all_declarations(), key=lambda option: option.section)
+    return _CONFIGURATION + "".join(
+        f"\n## {section}\n" + "".join(map(_render_option, members)) for section, members in sections
+    )
+
+
+def _render_option(option: Option[Any]) -> str:
+    notes = option.doc
+    if option.secret:
+        notes += " Secret: masked in every message."
+    if option.unread:
+        notes += f" Not read: {option.unread}."
+    accepted = ", ".join(f"`{choice}`" for choice in option.choices) or accepted_text(option)
+    names = {
+        "also": [f"flink.{option.key}"] if option.namespace is Namespace.SHARED else [],
+        "keyword": [name for name, one in KEYWORDS.items() if one is option],
+        "Spark option": [name for name, one in ALIASES.items() if one is option],
+    }
+    facts = {
+        "Default": _default_of(option),
+        "accepted": _escape(accepted),
+        **{name: ", ".join(f"`{one}`" for one in found) for name, found in names.items() if found},
+    }
+    listed = "; ".join(f"*{name}* {fact}" for name, fact in facts.items())
+    return f"\n### `{option.full_key}`\n\n{_escape(notes)}\n\n{listed}.\n"
+
+
+def _default_of(option: Option[Any]) -> str:
+    if option.required:
+        return "none: it is required"
+    text = value_text(option.default)
+    if text is None:
+        return "none"
+    is_quantity = option.unit and isinstance(option.default, int | float)
+    return f"`{text}` {option.unit}" if is_quantity else f"`{text}`"
+
+
+def _escape(text: str) -> str:
+    return text.replace("<", "&lt;").replace(">", "&gt;")
 
 
 def render_observability() -> str:

@@ -1,48 +1,27 @@
-"""Writes the pictures of the documentation: ``python docs/pictures.py``.
+"""Writes the pictures and charts of the documentation: ``python -m docs.pictures``.
 
 The pictures of the architecture are tables of rooms and arrows, which a test compares with the
-imports of the code. ``python -m benchmarks.charts`` draws what was measured.
+imports of the code. ``docs/flows.py`` draws how it works, ``benchmarks/charts.py`` what was
+measured.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from xml.sax.saxutils import escape
+from typing import Final
 
 from attrs import field, frozen
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from benchmarks.charts import CHARTS
+from docs.flows import FLOWS
+from docs.svg import Canvas
 
 _IMAGES: Final = Path(__file__).parent / "images"
 _PACKAGE: Final = Path(__file__).parents[1] / "kinesis_publishers"
 _WIDTH: Final = 900
 _SIDE: Final = 14
-_INK, _GREY = "#37474f", "#546e7a"
-_OUTSIDE, _CODE, _INTERFACE, _YOURS = "#eceff1", "#e3f2fd", "#fff8e1", "#e8f5e9"
-# A background of its own: a picture looks the same on light and on dark pages.
-_HEAD: Final = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" \
-aria-labelledby="name">
-  <title id="name">{title}</title>
-  <style>
-    text {{ font-family: sans-serif; font-size: 13px; fill: #263238; text-anchor: middle; }}
-    .title {{ font-weight: bold; font-size: 14px; }}
-    .room {{ font-family: monospace; font-size: 12px; fill: #546e7a; }}
-    .label {{ font-size: 12px; fill: #546e7a; text-anchor: start; }}
-    .right {{ text-anchor: end; }}
-    .left {{ text-anchor: start; }}
-    .arrow {{ stroke: #37474f; stroke-width: 1.5; fill: none; marker-end: url(#tip); }}
-  </style>
-  <defs>
-    <marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" \
-orient="auto">
-      <path d="M0 0 L8 4 L0 8 z" fill="#37474f"/>
-    </marker>
-  </defs>
-  <rect width="{width}" height="{height}" rx="10" fill="#ffffff" stroke="#cfd8dc"/>
-"""
+_OUTSIDE, _CODE, _YOURS = "outside", "code", "yours"
 
 
 @frozen(kw_only=True)
@@ -103,63 +82,43 @@ class Picture:
     def render(self) -> str:
         """Return the picture as SVG."""
         rows = 1 + max(box.row for box in self.boxes)
-        height = round(2 * _SIDE + rows * self.box_height + (rows - 1) * self.gap)
-        parts = [_HEAD.format(width=_WIDTH, height=height, title=escape(self.title))]
-        parts += [line for box in self.boxes for line in self._box(box)]
-        parts += [line for arrow in self.arrows for line in self._arrow(arrow)]
-        return "".join(parts) + "</svg>\n"
+        height = 2 * _SIDE + rows * self.box_height + (rows - 1) * self.gap
+        canvas = Canvas(title=self.title, height=height, width=_WIDTH)
+        for box in self.boxes:
+            left, right = box.horizontal()
+            room = _path_of(box.room)
+            size = (right - left, self.box_height)
+            canvas.box(left, self._top(box), *size, box.fill, box.title, *box.lines, room=room)
+        for arrow in self.arrows:
+            self._draw_arrow(arrow, canvas)
+        return canvas.render()
 
     def _top(self, box: Box) -> float:
         return _SIDE + box.row * (self.box_height + self.gap)
 
-    def _box(self, box: Box) -> Iterator[str]:
-        (left, right), top = box.horizontal(), self._top(box)
-        yield (
-            f'  <rect x="{left:.0f}" y="{top:.0f}" width="{right - left:.0f}" '
-            f'height="{self.box_height}" rx="6" fill="{box.fill}" stroke="{_INK}"/>\n'
-        )
-        texts = [
-            (box.title, "title"),
-            *((line, "") for line in box.lines),
-            (_path_of(box.room), "room"),
-        ]
-        shown = [(text, kind) for text, kind in texts if text]
-        first = top + (self.box_height - 17 * (len(shown) - 1)) / 2 + 5
-        for number, (text, kind) in enumerate(shown):
-            yield _text((left + right) / 2, first + 17 * number, text, kind)
-
-    def _arrow(self, arrow: Arrow) -> Iterator[str]:
+    def _draw_arrow(self, arrow: Arrow, canvas: Canvas) -> None:
         source, target = self.box(arrow.source), self.box(arrow.target)
         through = f" ({_path_of(arrow.through)})" if arrow.through else ""
         (from_left, from_right), (to_left, to_right) = source.horizontal(), target.horizontal()
         if source.row == target.row:
             y = self._top(source) + self.box_height / 2
             start, end = (from_right, to_left) if from_right < to_left else (from_left, to_right)
-            yield _path(f"M{start:.0f} {y:.0f} H{end:.0f}")
+            canvas.line(f"M{start:.0f} {y:.0f} H{end:.0f}")
             return
         x = (max(from_left, to_left) + min(from_right, to_right)) / 2
         is_down = source.row < target.row
         begin = self._top(source) + (self.box_height if is_down else 0)
         end = self._top(target) + (0 if is_down else self.box_height)
-        yield _path(f"M{x:.0f} {begin:.0f} V{end:.0f}")
+        canvas.line(f"M{x:.0f} {begin:.0f} V{end:.0f}")
         if arrow.label:
             side, css = (-8, "label right") if arrow.is_label_left else (8, "label")
-            yield _text(x + side, (begin + end) / 2 + 4, arrow.label + through, css)
+            canvas.text(x + side, (begin + end) / 2 + 4, arrow.label + through, css)
 
 
 def _path_of(room: str) -> str:
     if not room or room == "kinesis_publishers_spark":
         return room
     return f"{room}/" if (_PACKAGE / room).is_dir() else f"{room}.py"
-
-
-def _text(x: float, y: float, text: str, kind: str = "") -> str:
-    css = f' class="{kind}"' if kind else ""
-    return f'  <text x="{x:.0f}" y="{y:.0f}"{css}>{escape(text)}</text>\n'
-
-
-def _path(steps: str) -> str:
-    return f'  <path d="{steps}" class="arrow"/>\n'
 
 
 RECORD: Final = Picture(
@@ -379,7 +338,13 @@ PROPERTY: Final = Picture(
 #: The pictures that are tables of rooms and arrows, by their file below ``docs/images``.
 MAPS: Final = {"way-of-a-record.svg": RECORD, "way-of-a-property.svg": PROPERTY}
 
+#: What draws each picture, by its file below ``docs/images``.
+PICTURES: Final[dict[str, Callable[[], str]]] = {
+    **{name: picture.render for name, picture in MAPS.items()},
+    **FLOWS,
+    **CHARTS,
+}
 
 if __name__ == "__main__":
-    for name, picture in MAPS.items():
-        (_IMAGES / name).write_text(picture.render(), encoding="utf-8")
+    for name, render in PICTURES.items():
+        (_IMAGES / name).write_text(render(), encoding="utf-8")

@@ -1,8 +1,8 @@
 """Brings the files around ``docs/`` into the site, and makes the links of its pages lead there.
 
 The pages are written for readers of the repository: a link is relative to its own file and may
-leave ``docs/``. In the site README.md is the front page, and the targets outside of ``docs/`` are
-pages below ``repository/``.
+leave ``docs/``. In the site ``docs/index.md`` stands for README.md, and the other targets outside
+of ``docs/`` are pages below ``repository/``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 _ROOT: Final = Path(__file__).parents[1]
-_FRONT_PAGE: Final = {"README.md": "index.md"}
 _AROUND: Final = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "LICENSE",
+    "SECURITY.md",
     "benchmarks/**/*.md",
+    "examples/**/*.md",
     "examples/**/*.py",
 )
 _FENCED_OR_LINK: Final = re.compile(
@@ -34,6 +36,9 @@ _FENCED_OR_LINK: Final = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 
+# Where a long name in the cell of a table may be divided; without, a browser divides any word.
+_NAME_IN_CELL: Final = re.compile(r"(?<=<code>)[^<]{12,}(?=</code>)")
+_CELL: Final = re.compile(r"<t[dh].*?</t[dh]>", re.DOTALL)
 _ROLE: Final = re.compile(r":\w+:<code>(?:~[\w.]*\.)?(?P<name>[^<]*)</code>")
 
 
@@ -41,7 +46,7 @@ _ROLE: Final = re.compile(r":\w+:<code>(?:~[\w.]*\.)?(?P<name>[^<]*)</code>")
 def pages_around() -> dict[str, str]:
     """Return the path in the site of each file that is outside of ``docs/``, by its path here."""
     found = [path.relative_to(_ROOT) for glob in _AROUND for path in sorted(_ROOT.glob(glob))]
-    return _FRONT_PAGE | {str(path): _site_path(path) for path in found}
+    return {str(path): _site_path(path) for path in found}
 
 
 def _site_path(path: Path) -> str:
@@ -84,7 +89,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         target = posixpath.normpath(posixpath.join(directory, path))
         there = _in_site(target)
         if there is None:
-            return match[0]
+            raise PluginError(f"{site_path}: nothing in the site is {path}")
         relative = posixpath.relpath(there, posixpath.dirname(site_path) or ".")
         return f"{match['open']}{relative}{match['rest']}"
 
@@ -92,11 +97,18 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Show the roles of docstrings, such as :class:`Record`, as the plain name."""
-    return _ROLE.sub(lambda match: f"<code>{match['name']}</code>", html)
+    """Show roles, as :class:`Record`, as plain names; let names in tables be divided."""
+    html = _ROLE.sub(lambda match: f"<code>{match['name']}</code>", html)
+    return _CELL.sub(lambda cell: _NAME_IN_CELL.sub(_divisible, cell[0]), html)
+
+
+def _divisible(name: re.Match[str]) -> str:
+    return re.sub(r"(?<=\w[._:/])(?=[\w&])", "<wbr>", name[0])
 
 
 def _in_site(target: str) -> str | None:
+    if target in {"README.md", "."}:
+        return "index.md"
     if target.startswith("docs/"):
         return target.removeprefix("docs/")
     if target == "examples":

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import runpy
-from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.charts import CHARTS
+from docs.pictures import MAPS, PICTURES
 from tests.architecture.sources import ROOT, sources
 
 if TYPE_CHECKING:
@@ -18,8 +16,7 @@ if TYPE_CHECKING:
 
 FRAMEWORK, SPARK = ROOT / "kinesis_publishers", ROOT / "kinesis_publishers_spark"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-DRAWN = runpy.run_path(str(ROOT / "docs" / "pictures.py"))
-ARROWS = [(name, arrow) for name, picture in DRAWN["MAPS"].items() for arrow in picture.arrows]
+ARROWS = [(name, arrow) for name, picture in MAPS.items() for arrow in picture.arrows]
 
 
 def rooms_in(package: Path) -> set[str]:
@@ -63,24 +60,14 @@ def test_the_page_has_the_rooms_from_the_highest_layer_to_the_lowest() -> None:
     assert names == rooms_of_the_contract()
 
 
-@pytest.mark.parametrize("name", DRAWN["MAPS"])
+@pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_is_up_to_date(name: str) -> None:
-    # Otherwise: python docs/pictures.py
+    # Otherwise: python -m docs.pictures
     drawn = (ROOT / "docs" / "images" / name).read_text(encoding="utf-8")
-    assert drawn == DRAWN["MAPS"][name].render()
+    assert drawn == PICTURES[name]()
 
 
-@pytest.mark.parametrize("name", CHARTS)
-def test_a_chart_shows_the_stored_figures(name: str) -> None:
-    # Otherwise: python -m benchmarks.charts
-    drawn = (ROOT / "docs" / "images" / name).read_text(encoding="utf-8")
-    shown = Counter(re.findall(r"<text[^>]*>([^<]*)</text>", drawn))
-    charts = CHARTS[name]()
-    assert not Counter(bar.shown for one in charts for bar in one.bars) - shown
-    assert not Counter(one.heading for one in charts) - shown
-
-
-@pytest.mark.parametrize("picture", DRAWN["MAPS"].values(), ids=DRAWN["MAPS"])
+@pytest.mark.parametrize("picture", MAPS.values(), ids=MAPS)
 def test_every_room_of_a_picture_exists(picture) -> None:
     shown = {box.room for box in picture.boxes if box.room}
     names = {room.removesuffix("/").removesuffix(".py") for room in rooms_in(FRAMEWORK)}
@@ -92,7 +79,7 @@ def test_every_room_of_a_picture_exists(picture) -> None:
 )
 def test_an_arrow_between_two_rooms_is_an_import(name: str, arrow) -> None:
     """The import may point the other way: a reader imports the engine that delivers to it."""
-    source, target = (DRAWN["MAPS"][name].box(title).room for title in (arrow.source, arrow.target))
+    source, target = (MAPS[name].box(title).room for title in (arrow.source, arrow.target))
     if not source or not target or source == target:
         return
     if arrow.through:
