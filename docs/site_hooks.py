@@ -72,8 +72,12 @@ def _content(path: Path) -> str:
 
 
 def _examples() -> str:
-    paths = [path for path in pages_around() if path.startswith("examples/")]
-    return "# Examples\n\n" + "\n".join(f"- [{path}]({path}.md)" for path in paths) + "\n"
+    rows = (
+        f"- [{path}]({site_path.removeprefix('repository/')})"
+        for path, site_path in pages_around().items()
+        if path.startswith("examples/")
+    )
+    return "# Examples\n\n" + "\n".join(rows) + "\n"
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
