@@ -194,15 +194,13 @@ def render_events() -> str:
 def render_metrics() -> str:
     """Return a table of all metrics under our own names, which lack their prefix."""
     return _table(
-        ("Metric", "Kind", "Unit", "Attributes", "Made of", "Says"),
+        ("Metric", "Kind and unit", "Attributes", "Says, and of which events it is made"),
         (
             (
                 f"`{one.name}`" + (f" (Flink: `{one.flink_name}`)" if one.flink_name else ""),
-                _kind(one),
-                one.unit,
+                f"{_kind(one)}; {one.unit}",
                 ", ".join(f"`{name}`" for name in _attributes(one)) or "none",
-                _sources(one),
-                one.description,
+                f"{one.description} {_sources(one)}",
             )
             for one in METRICS.metrics
         ),

@@ -14,6 +14,7 @@ from typing import Final
 from attrs import field, frozen
 
 from benchmarks.charts import CHARTS
+from docs.dashboard import dashboard
 from docs.flows import FLOWS
 from docs.svg import Canvas
 
@@ -343,6 +344,7 @@ PICTURES: Final[dict[str, Callable[[], str]]] = {
     **{name: picture.render for name, picture in MAPS.items()},
     **FLOWS,
     **CHARTS,
+    "grafana-dashboard.svg": dashboard,
 }
 
 if __name__ == "__main__":

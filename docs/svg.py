@@ -29,6 +29,7 @@ _COLOURS: Final = {
     "jvm": ("#90a4ae", "#78909c"),
     "workers": ("#26a69a", "#26a69a"),
     "accent": ("#c62828", "#ef9a9a"),
+    "amber": ("#ef6c00", "#ffb74d"),
 }
 _STYLE: Final = """\
     text { font-family: sans-serif; font-size: 13px; fill: var(--ink); text-anchor: middle; }
@@ -42,6 +43,9 @@ _STYLE: Final = """\
     .left { text-anchor: start; }
     .box { stroke: var(--line); }
     .stroke { stroke: var(--line); stroke-width: 1.5; fill: none; }
+    .rule { stroke: var(--edge); stroke-width: 1; }
+    .series { stroke-width: 1.6; fill: none; }
+    .frame { stroke: var(--edge); }
     .dashed { stroke-dasharray: 4 4; }
     .arrow { marker-end: url(#tip); }
     .heavy { stroke: var(--ours); stroke-width: 7; marker-end: url(#heavy); }

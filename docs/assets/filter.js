@@ -9,35 +9,34 @@ if (place) {
   said.setAttribute("role", "status");
   place.append(input, said);
 
-  // Each option is its heading and what follows, up to the next one.
-  const groups = [];
-  for (let element = place.nextElementSibling; element; element = element.nextElementSibling) {
-    if (element.tagName === "H2") {
-      groups.push({ elements: [element], options: [] });
-    } else if (groups.length) {
-      const group = groups.at(-1);
-      if (element.tagName === "H3") group.options.push({ elements: [] });
-      (group.options.at(-1) || group).elements.push(element);
+  // Each option is its heading and what follows, up to the next one. They are collected at the
+  // first use, because the theme wraps tables when the page has loaded.
+  let groups;
+  const collect = () => {
+    groups = [];
+    for (let element = place.nextElementSibling; element; element = element.nextElementSibling) {
+      if (element.tagName === "H2") {
+        groups.push({ elements: [element], options: [] });
+      } else if (groups.length) {
+        const group = groups.at(-1);
+        if (element.tagName === "H3") group.options.push({ elements: [], text: "" });
+        const part = group.options.at(-1) || group;
+        part.elements.push(element);
+        part.text += ` ${element.textContent.toLowerCase()}`;
+      }
     }
-  }
-  const reference = groups.filter((group) => group.options.length);
-  for (const option of reference.flatMap((group) => group.options)) {
-    option.text = option.elements.map((element) => element.textContent).join(" ").toLowerCase();
-  }
+  };
   const show = (elements, isShown) => elements.forEach((element) => (element.hidden = !isShown));
 
   input.addEventListener("input", () => {
+    if (!groups) collect();
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     let found = 0;
     for (const group of groups) {
-      let inGroup = 0;
-      for (const option of group.options) {
-        const fits = words.every((word) => option.text.includes(word));
-        show(option.elements, fits);
-        inGroup += fits;
-      }
-      show(group.elements, inGroup > 0 || words.length === 0);
-      found += inGroup;
+      const fitting = group.options.filter(({ text }) => words.every((word) => text.includes(word)));
+      for (const option of group.options) show(option.elements, fitting.includes(option));
+      show(group.elements, fitting.length > 0 || words.length === 0);
+      found += fitting.length;
     }
     said.textContent = words.length ? `${found} options` : "";
   });
