@@ -198,7 +198,7 @@ def render_metrics() -> str:
         (
             (
                 f"`{one.name}`" + (f" (Flink: `{one.flink_name}`)" if one.flink_name else ""),
-                f"{_kind(one)}; {one.unit}",
+                f"{_kind(one)}; `{one.unit}`",
                 ", ".join(f"`{name}`" for name in _attributes(one)) or "none",
                 f"{one.description} {_sources(one)}",
             )

@@ -107,7 +107,7 @@ def on_page_content(html: str, **_: Any) -> str:
 
 
 def _divisible(name: re.Match[str]) -> str:
-    return re.sub(r"(?<=\w[._:/-])(?=[\w&])", "<wbr>", name[0])
+    return re.sub(r"(?<=\w[._:/-])(?=[\w&])|(?<=[a-z])(?=[A-Z])", "<wbr>", name[0])
 
 
 def _in_site(target: str) -> str | None:
