@@ -238,6 +238,44 @@ def producing(record_bytes: int) -> Chart:
     )
 
 
+def spark_sink() -> Chart:
+    """Return how fast Spark writes."""
+    variants = {"plain": "records", "aggregated": "aggregated", "marked": "with markers"}
+    return Chart(
+        "Spark's sink",
+        "MB of payload per second (1 KiB, local[2])",
+        tuple(
+            Bar(variants[row["variant"]], (median(row["mb_per_second"]),))
+            for row in _result("producing")["spark"]
+        ),
+        ("producing",),
+    )
+
+
+def aggregation(record_bytes: int) -> Chart:
+    """Return what aggregates cost, here and with AWS's library."""
+    rows = _result("aggregation")["with_aggregates"]
+    return Chart(
+        f"Aggregates, records of {record_bytes:,} B",
+        "microseconds of CPU per record",
+        tuple(
+            Bar(
+                label,
+                (_row(rows, record_bytes=record_bytes, what=what)["microseconds_per_record"],),
+                ("others" if what.endswith("AWS") else "ours",),
+            )
+            for label, what in (
+                ("deaggregate", "take apart"),
+                ("deaggregate, AWS's library", "take apart, AWS"),
+                ("deliver after a reshard", "delivery after a reshard"),
+                ("pack", "pack"),
+                ("pack, AWS's library", "pack, AWS"),
+            )
+        ),
+        ("aggregation",),
+    )
+
+
 def _by_case(case: str) -> list[dict[str, Any]]:
     rows = _result("spark-throughput")["throughput"]
     return [_row(rows, case=case, candidate=name) for name in _SOURCES]
@@ -271,4 +309,7 @@ CHARTS: Final[dict[str, Callable[[], str]]] = {
     "chart-memory.svg": lambda: memory().render(),
     "chart-producing-200.svg": lambda: producing(200).render(),
     "chart-producing-1024.svg": lambda: producing(1024).render(),
+    "chart-spark-sink.svg": lambda: spark_sink().render(),
+    "chart-aggregation-100.svg": lambda: aggregation(100).render(),
+    "chart-aggregation-1024.svg": lambda: aggregation(1024).render(),
 }
