@@ -36,9 +36,10 @@ _FENCED_OR_LINK: Final = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 
-# Where a long name in the cell of a table may be divided; without, a browser divides any word.
-_NAME_IN_CELL: Final = re.compile(r"(?<=<code>)[^<]{12,}(?=</code>)")
-_CELL: Final = re.compile(r"<t[dh].*?</t[dh]>", re.DOTALL)
+# A long name in a line or in the cell of a table; without, a browser divides it in any word.
+_LONG_NAME: Final = re.compile(r"(?<=<code>)[^<\n]{12,}(?=</code>)")
+_ENDS_OF_WORDS: Final = r"(?<=\w[._:/-])(?=[\w&])"
+_LONG_WORD: Final = 24
 _ROLE: Final = re.compile(r":\w+:<code>(?:~[\w.]*\.)?(?P<name>[^<]*)</code>")
 
 
@@ -101,13 +102,14 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Show roles, as :class:`Record`, as plain names; let names in tables be divided."""
+    """Show roles, as :class:`Record`, as plain names; let long names be divided."""
     html = _ROLE.sub(lambda match: f"<code>{match['name']}</code>", html)
-    return _CELL.sub(lambda cell: _NAME_IN_CELL.sub(_divisible, cell[0]), html)
+    return _LONG_NAME.sub(lambda name: _divisible(name[0]), html)
 
 
-def _divisible(name: re.Match[str]) -> str:
-    return re.sub(r"(?<=\w[._:/-])(?=[\w&])|(?<=[a-z])(?=[A-Z])", "<wbr>", name[0])
+def _divisible(name: str) -> str:
+    ends = _ENDS_OF_WORDS + (r"|(?<=[a-z])(?=[A-Z])" if len(name) >= _LONG_WORD else "")
+    return re.sub(ends, "<wbr>", name)
 
 
 def _in_site(target: str) -> str | None:
