@@ -57,7 +57,7 @@ def test_executors_on_two_workers_read_with_the_package_of_the_archive(
     )
     properties = local_kinesis.properties("orders") | FROM_THE_START
     # More tasks than one executor has cores.
-    properties |= {"kinesis.spark.planner": "ranges", "maxRecordsPerPartition": "100"}
+    properties |= {"kinesis.spark.planner": "ranges", "kinesis.spark.maxrecordsperpartition": "100"}
     lines = [f"{key} = {value}\n" for key, value in properties.items()]
     (tmp_path / "orders.properties").write_text("".join(lines))
     (tmp_path / "conf").mkdir()
