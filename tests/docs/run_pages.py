@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# Spark gives a worker ten seconds to start, which no option changes: too few on a busy machine.
-_WAS_BUSY = "Python worker failed to connect back"
-_ATTEMPTS = 3
 # What `kinesis-publishers local` listens on, and pages therefore name.
 _ENDPOINT_ON_PAGES = "http://127.0.0.1:4567"
 
@@ -108,20 +105,6 @@ def open_spark() -> SparkSession:
     return spark
 
 
-def _outcome_of(page: Path, server: LocalKinesis, spark: SparkSession | None) -> str | None:
-    """Run a page and return None, or what went wrong."""
-    server.reset()
-    server.behaviour = Behaviour()
-    try:
-        run_page(page, server, spark)
-    except Exception:  # noqa: BLE001 - reported, and the next page has its turn
-        return traceback.format_exc()
-    finally:
-        for query in spark.streams.active if spark else ():
-            query.stop()
-    return None
-
-
 def _empty(directory: Path) -> None:
     for path in directory.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -144,12 +127,16 @@ def run_pages(pages: Sequence[Path]) -> dict[str, str | None]:
         os.environ["XDG_STATE_HOME"] = str(directory)
         spark = open_spark() if any(map(uses_spark, pages)) else None
         for page in pages:
-            for _ in range(_ATTEMPTS):
-                outcome = _outcome_of(page, server, spark)
-                _empty(directory)
-                if outcome is None or _WAS_BUSY not in outcome:
-                    break
-            outcomes[str(page)] = outcome
+            server.reset()
+            server.behaviour = Behaviour()
+            try:
+                run_page(page, server, spark)
+                outcomes[str(page)] = None
+            except Exception:  # noqa: BLE001 - reported, and the next page has its turn
+                outcomes[str(page)] = traceback.format_exc()
+            for query in spark.streams.active if spark else ():
+                query.stop()
+            _empty(directory)
         if spark:
             spark.stop()
     return outcomes

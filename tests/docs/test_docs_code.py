@@ -41,6 +41,8 @@ _HERE = [page for page in _WITH_PYTHON if runner_of(page) is None]
 _PLAIN = [page for page in _HERE if not uses_spark(page)]
 _SPARK = [page for page in _HERE if uses_spark(page) and not runs_always(page)]
 _SPARK_ALWAYS = [page for page in _HERE if uses_spark(page) and runs_always(page)]
+# Spark gives a worker ten seconds to start, which no option changes: too few on a busy machine.
+_WAS_BUSY = "Python worker failed to connect back"
 # An illustration is untested code: raise this number only with a good reason.
 _MOST_ILLUSTRATIONS = 0
 
@@ -92,7 +94,12 @@ def spark_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | 
 def spark_outcomes_of_every_run(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, str | None]:
-    return outcomes_of(_SPARK_ALWAYS, tmp_path_factory.mktemp("spark-recipes"), seconds=880)
+    found: dict[str, str | None] = {str(page): _WAS_BUSY for page in _SPARK_ALWAYS}
+    for _ in range(3):
+        if pages := [page for page in _SPARK_ALWAYS if _WAS_BUSY in (found[str(page)] or "")]:
+            directory = tmp_path_factory.mktemp("spark-recipes")
+            found |= outcomes_of(pages, directory, seconds=400)
+    return found
 
 
 @pytest.mark.xdist_group("pages")
@@ -119,7 +126,7 @@ def test_a_page_that_another_test_runs_has_that_test() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1300)
 @pytest.mark.xdist_group("spark-recipes")
 @pytest.mark.parametrize("page", _SPARK_ALWAYS, ids=name_of)
 def test_the_recipes_of_a_page_about_spark_work(
