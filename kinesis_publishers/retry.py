@@ -34,6 +34,8 @@ _REPORT_PERIOD_SECONDS = 60.0
 _OUTAGE = "kinesis.retry.outagemillis"
 _ADVICE = "Raise {} if the service is expected to recover."
 _ADVICE_AT_START = "The service has not answered once: set {} to wait longer for it."
+# An error of the connection says so itself.
+_ADVICE_ON_ADDRESS = "Check its address (aws.region, aws.endpoint or that of the checkpoint store)."
 # Answers that say "later": they need no attention unless they persist.
 _REQUESTS_TO_WAIT = (ThroughputExceededError, LimitExceededError, ResourceInUseError)
 
@@ -218,6 +220,8 @@ class RetryBudget:
         advice = (_ADVICE_AT_START if self._is_unanswered else _ADVICE).format(
             _OUTAGE if is_by_time else self._policy.option
         )
+        if self._is_unanswered and "aws.endpoint" not in str(error):
+            advice = f"{advice} {_ADVICE_ON_ADDRESS}"
         return RetriesExhaustedError(
             # What the error says to do comes first.
             f"{str(error).rstrip('.')}. {operation or 'The call'} failed {_times(self._attempts)} "
