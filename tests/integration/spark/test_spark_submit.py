@@ -52,9 +52,8 @@ def test_executors_on_two_workers_read_with_the_package_of_the_archive(
     # Nothing of this checkout, or of its environment, may be found on the way.
     monkeypatch.delenv("PYTHONPATH")
     monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
-    places = local_kinesis.create_stream("orders", 4) or local_kinesis.put_many(
-        "orders", numbered(0, _COUNT)
-    )
+    local_kinesis.create_stream("orders", 4)
+    places = local_kinesis.put_many("orders", numbered(0, _COUNT))
     properties = local_kinesis.properties("orders") | FROM_THE_START
     # More tasks than one executor has cores.
     properties |= {"kinesis.spark.planner": "ranges", "kinesis.spark.maxrecordsperpartition": "100"}
