@@ -175,6 +175,13 @@ def test_the_local_kinesis_is_a_distribution_of_the_same_version() -> None:
     assert _SETUP["options.packages.find"]["exclude"].split() == [f"{name}*"]
 
 
+def test_pages_name_the_wheel_of_this_version() -> None:
+    root = Path(__file__).parents[3]
+    texts = [path.read_text("utf-8") for path in (root / "README.md", *root.glob("docs/*.md"))]
+    named = {found for text in texts for found in re.findall(r"publishers-(\d[\d.]*)-py3", text)}
+    assert named == {_SETUP["metadata"]["version"]}
+
+
 def test_what_uses_the_local_kinesis_names_its_distribution() -> None:
     code = (
         "sys.modules['kinesis_publishers.testing.local_kinesis'] = None\n"
