@@ -381,7 +381,9 @@ class MissingShard:
         if is_listed is None or not isinstance(error, StreamNotFoundError):
             raise error
         doubted = InternalServiceError(
-            f"{error} But stream and shard are listed.", operation=error.operation, code=error.code
+            f"{str(error).rstrip('.')}. But stream and shard are listed.",
+            operation=error.operation,
+            code=error.code,
         )
         await self._clock.sleep(self._retries.delay_after(doubted))
         return False

@@ -7,8 +7,6 @@ rendered page does not show, mark the exceptions:
     Python that runs at this place: a precondition of the page, or a check of a statement.
 ``<!-- each block runs alone -->``
     Every block of the page has a namespace of its own.
-``<!-- in every run of the tests -->``
-    Of a page about Spark, which runs with the slow tests otherwise.
 ``<!-- ends when it prints: ... -->``
     The next block does not end by itself; it runs as a program until it prints such a line.
 ``<!-- ends where it waits: ... -->``
@@ -38,7 +36,6 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _ALONE = "<!-- each block runs alone -->"
-_ALWAYS = "<!-- in every run of the tests -->"
 _PART = re.compile(
     r"^(?P<fence>`{3,})(?P<language>[\w-]*)[^\n]*\n(?P<code>.*?)^(?P=fence)[ ]*$"
     r"|^<!-- (?P<word>test|ends when it prints|ends where it waits|not run):(?P<text>.*?)-->$",
@@ -110,11 +107,6 @@ def runner_of(page: Path) -> Path | None:
 def runs_alone(page: Path) -> bool:
     """Return whether every block of a page has a namespace of its own."""
     return _ALONE in page.read_text(encoding="utf-8")
-
-
-def runs_always(page: Path) -> bool:
-    """Return whether a page runs with the slow tests and with the others, though it needs Spark."""
-    return _ALWAYS in page.read_text(encoding="utf-8")
 
 
 def uses_spark(page: Path) -> bool:

@@ -28,7 +28,6 @@ from tests.docs.doc_pages import (
     is_python,
     name_of,
     runner_of,
-    runs_always,
     uses_spark,
 )
 
@@ -39,8 +38,7 @@ _RUNNER = Path(__file__).with_name("run_pages.py")
 _WITH_PYTHON = [page for page in PAGES if any(map(is_python, blocks_of(page)))]
 _HERE = [page for page in _WITH_PYTHON if runner_of(page) is None]
 _PLAIN = [page for page in _HERE if not uses_spark(page)]
-_SPARK = [page for page in _HERE if uses_spark(page) and not runs_always(page)]
-_SPARK_ALWAYS = [page for page in _HERE if uses_spark(page) and runs_always(page)]
+_SPARK = [page for page in _HERE if uses_spark(page)]
 # Spark gives a worker ten seconds to start, which no option changes: too few on a busy machine.
 _WAS_BUSY = "Python worker failed to connect back"
 # An illustration is untested code: raise this number only with a good reason.
@@ -87,18 +85,10 @@ def plain_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | 
 
 @pytest.fixture(scope="session")
 def spark_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
-    return outcomes_of(_SPARK, tmp_path_factory.mktemp("spark-pages"), seconds=280)
-
-
-@pytest.fixture(scope="session")
-def spark_outcomes_of_every_run(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, str | None]:
-    found: dict[str, str | None] = {str(page): _WAS_BUSY for page in _SPARK_ALWAYS}
+    found: dict[str, str | None] = {str(page): _WAS_BUSY for page in _SPARK}
     for _ in range(3):
-        if pages := [page for page in _SPARK_ALWAYS if _WAS_BUSY in (found[str(page)] or "")]:
-            directory = tmp_path_factory.mktemp("spark-recipes")
-            found |= outcomes_of(pages, directory, seconds=400)
+        if pages := [page for page in _SPARK if _WAS_BUSY in (found[str(page)] or "")]:
+            found |= outcomes_of(pages, tmp_path_factory.mktemp("spark-pages"), seconds=600)
     return found
 
 
@@ -110,7 +100,7 @@ def test_the_python_of_a_page_runs(page: Path, plain_outcomes: dict[str, str | N
 
 @pytest.mark.spark
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1300)
 @pytest.mark.parametrize("page", _SPARK, ids=name_of)
 def test_the_python_of_a_page_about_spark_runs(
     page: Path, spark_outcomes: dict[str, str | None]
@@ -122,17 +112,6 @@ def test_a_page_that_another_test_runs_has_that_test() -> None:
     elsewhere = {name_of(one): runner_of(one) for one in _WITH_PYTHON if one not in _HERE}
     assert list(elsewhere) == ["docs/cookbook-tables.md"]
     assert all(test is not None and test.is_file() for test in elsewhere.values())
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.timeout(1300)
-@pytest.mark.xdist_group("spark-recipes")
-@pytest.mark.parametrize("page", _SPARK_ALWAYS, ids=name_of)
-def test_the_recipes_of_a_page_about_spark_work(
-    page: Path, spark_outcomes_of_every_run: dict[str, str | None]
-) -> None:
-    assert spark_outcomes_of_every_run[str(page)] is None, spark_outcomes_of_every_run[str(page)]
 
 
 def test_hardly_any_block_is_an_illustration() -> None:

@@ -116,7 +116,7 @@ class SubscriptionRecovery:
             # A new consumer is not known everywhere at once. It still counts, or a consumer
             # that is deleted again and again would keep this going for ever.
             deciding = InternalServiceError(
-                f"{deciding} {finding}",
+                f"{str(deciding).rstrip('.')}. {finding}",
                 operation=deciding.operation,
                 code=deciding.code,
                 request_id=deciding.request_id,

@@ -251,6 +251,8 @@ def test_a_hook_that_fails_ends_the_loop(
 
 
 def test_a_reader_that_its_own_thread_collects_is_closed(orders: Orders) -> None:
+    handled = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(one) for one in handled]
     orders.put(1, key="one shard")
     stream = records(orders.properties())
     next(stream)
@@ -261,6 +263,10 @@ def test_a_reader_that_its_own_thread_collects_is_closed(orders: Orders) -> None
         if one.name == "kinesis-records":
             one.join(10)
     assert not is_reading()
+    # Only the main thread restores the handlers of signals: the next reader does.
+    with records(orders.properties()) as again:
+        next(again)
+    assert [signal.getsignal(one) for one in handled] == before
 
 
 def test_a_thread_that_reads_on_at_the_end_of_the_program_is_told(orders: Orders) -> None:

@@ -271,7 +271,7 @@ class TestWhenSomethingIsNotFound:
     async def test_if_everything_is_there_it_counts_as_a_failure(self):
         with pytest.raises(
             RetriesExhaustedError,
-            match=r"ResourceNotFoundException: .* stream, shard and consumer are there",
+            match=r"not found\. But stream, shard and consumer are there\. .* ResourceNotFound",
         ) as caught:
             await read(*[NOT_FOUND] * 10)
         assert caught.value.__cause__.request_id == "request-7"
