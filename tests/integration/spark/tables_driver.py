@@ -16,14 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-os.environ["PYSPARK_SUBMIT_ARGS"] = (
-    "--master local[2] --conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2"
-    # A loaded machine takes its time to accept a connection.
-    " --conf spark.python.authenticate.socketTimeout=120s"
-    " --driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
-)
-
 import pyspark
 from pyspark.sql.streaming import DataStreamWriter, StreamingQueryManager
 
@@ -75,6 +67,14 @@ def wait_for_rows(
 
 
 def main() -> None:
+    # Not when a test imports this module: its process has sessions of its own.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_SUBMIT_ARGS"] = (
+        "--master local[2] --conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2"
+        # A loaded machine takes its time to accept a connection.
+        " --conf spark.python.authenticate.socketTimeout=120s"
+        " --driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
+    )
     settings, signals = json.loads(sys.argv[1]), Path(sys.argv[3])
     os.chdir(sys.argv[2])
     for_each_batch = DataStreamWriter.foreachBatch
