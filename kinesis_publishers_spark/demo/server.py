@@ -30,7 +30,8 @@ def serve_stream(stream: str, shards: int) -> Iterator[dict[str, str]]:
             process.start()
         theirs.close()
         try:
-            yield _receive_properties(ours)
+            # A server on this machine that is gone does not come back.
+            yield {**_receive_properties(ours), "kinesis.retry.outagemillis": "30000"}
         finally:
             # It has nothing to save.
             process.kill()
