@@ -56,6 +56,9 @@ def wait_for_rows(
 ) -> dict[str, list[list[str]]]:
     """Wait until each table has all records; return them by the function that has written them."""
     while True:
+        for name in ("orders", "merged"):
+            # A catalog keeps a table for half a minute after its last use; another session writes.
+            spark.catalog.refreshTable(f"lake.shop.{name}")
         tables = {
             "append_to_delta": rows_of(spark.read.format("delta").load("orders-delta")),
             "append_to_iceberg": rows_of(spark.table("lake.shop.orders")),
