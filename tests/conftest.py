@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _group_of(item: pytest.Item) -> str | None:
     """Return what a test shares with others that are to run in the same process."""
     if item.get_closest_marker("spark"):
-        # One session, which takes a gigabyte; beside it the tests that start Spark themselves.
+        # One session, which takes a gigabyte; the tests that start Spark themselves run meanwhile.
         return "spark" if "spark" in getattr(item, "fixturenames", ()) else "spark processes"
     for fixture in ("moto_url", "postgres", "mariadb", "redis_server"):
         if fixture in getattr(item, "fixturenames", ()):

@@ -42,18 +42,10 @@ class CallingControlPlane(ControlPlane):
         """Return the streams of the region, by name: all pages of the listing or none."""
 
         def read(answer: dict[str, Any]) -> tuple[list[StreamListing], Any]:
+            # Old emulators list the names alone.
             known = {one["StreamName"]: one for one in answer.get("StreamSummaries", ())}
-            listed = [
-                StreamListing(
-                    name=name,
-                    arn=_optional(known.get(name, {}), "StreamARN"),
-                    status=_optional(known.get(name, {}), "StreamStatus"),
-                    mode=known.get(name, {}).get("StreamModeDetails", {}).get("StreamMode"),
-                    created_at=known.get(name, {}).get("StreamCreationTimestamp"),
-                )
-                for name in answer["StreamNames"]
-            ]
-            return listed, answer["StreamNames"][-1] if answer.get("HasMoreStreams") else None
+            listed = [_listing(name, known.get(name, {})) for name in answer["StreamNames"]]
+            return listed, listed[-1].name if answer.get("HasMoreStreams") else None
 
         operation, where = "ListStreams", "the region"
         streams, last = await self._ask(operation, where, read)
@@ -155,6 +147,16 @@ class Boto3ControlPlane(Boto3Client, CallingControlPlane):
 
 def _optional(answer: dict[str, Any], name: str) -> str | None:
     return text_in(answer, name) if answer.get(name) else None
+
+
+def _listing(name: str, summary: dict[str, Any]) -> StreamListing:
+    return StreamListing(
+        name=name,
+        arn=_optional(summary, "StreamARN"),
+        status=_optional(summary, "StreamStatus"),
+        mode=summary.get("StreamModeDetails", {}).get("StreamMode"),
+        created_at=summary.get("StreamCreationTimestamp"),
+    )
 
 
 def _summary(answer: dict[str, Any]) -> StreamSummary:

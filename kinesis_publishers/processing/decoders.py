@@ -28,6 +28,7 @@ Decoder: TypeAlias = Callable[[bytes], Any]
 _HEADER_VERSION: Final = 3
 _UNCOMPRESSED, _ZLIB = 0, 5
 _HEADER_BYTES: Final = 18
+_LONGEST_BYTES: Final = 128 * 1024 * 1024
 
 
 class DecodedRecord(Record):
@@ -130,6 +131,7 @@ def glue(client: Any, decoders: Mapping[str, Decoder] | None = None) -> Decoder:
         try:
             return avro(answer["SchemaDefinition"])
         except Exception as error:
+            # fastavro raises errors of many kinds, and it may be missing.
             raise SchemaError(f"The schema {version_id} cannot be used: {error}") from error
 
     def decode(data: bytes) -> Any:
@@ -138,12 +140,21 @@ def glue(client: Any, decoders: Mapping[str, Decoder] | None = None) -> Decoder:
         compression, version_id = data[1], UUID(bytes=data[2:_HEADER_BYTES])
         body = data[_HEADER_BYTES:]
         if compression == _ZLIB:
-            body = zlib.decompress(body)
+            body = _decompressed(body)
         elif compression != _UNCOMPRESSED:
             raise ValueError(f"the payload is compressed in an unknown way ({compression})")
         return decoder_for(str(version_id))(body)
 
     return decode
+
+
+def _decompressed(body: bytes) -> bytes:
+    # A writer could let a few kilobytes become gigabytes.
+    unpacking = zlib.decompressobj()
+    data = unpacking.decompress(body, _LONGEST_BYTES)
+    if not unpacking.eof:
+        raise ValueError(f"the payload is cut, or has more than {_LONGEST_BYTES:,} bytes unpacked")
+    return data
 
 
 def _missing(error: ModuleNotFoundError, extra: str) -> ModuleNotFoundError:

@@ -80,7 +80,7 @@ class Report:
         self._console.print(escape(text), soft_wrap=True, highlight=False)
 
     def begin(self, phase: str) -> None:
-        """Show what is done now, and that nobody knows how long it takes."""
+        """Show what is done now; how long it takes is unknown."""
         self._bar.update(self._task, description=phase, total=None, note="", refresh=True)
 
     def show_progress(self, figures: ReadFigures) -> None:

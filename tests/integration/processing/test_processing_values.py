@@ -126,11 +126,18 @@ def test_glues_header_names_the_schema(orders: Orders, glue: Any) -> None:
     assert values(orders, 4, decode=decode) == [_ORDER] * 3 + [StringValue(value="a lamp")]
 
 
+def test_a_payload_that_grows_without_bounds_is_not_unpacked() -> None:
+    bomb = b"\x03\x05" + bytes(16) + zlib.compress(bytes(200_000_000), 1)
+    with pytest.raises(ValueError, match="has more than 134,217,728 bytes"):
+        decoders.glue(None)(bomb)
+
+
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
         (b"{}", "does not begin with a header"),
         (b"\x03\x07" + bytes(16), "compressed in an unknown way"),
+        (b"\x03\x05" + bytes(16) + zlib.compress(b"{}")[:-1], "is cut, or has more than"),
     ],
 )
 def test_what_has_no_header_of_glues_is_refused(glue: Any, payload: bytes, message: str) -> None:

@@ -1,7 +1,7 @@
 """What ``tail`` shows on a terminal: approved screens, in ``screens/``.
 
 A change of a screen is a change of what people see.
-``python -m tests.unit.cli.test_cli_tail_screens`` writes them anew: look at the difference.
+``python -m tests.unit.cli.test_cli_tail_screens`` writes them again: look at the difference.
 """
 
 from __future__ import annotations
