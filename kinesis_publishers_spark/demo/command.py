@@ -38,8 +38,9 @@ def demo(context: click.Context, flights: int | None, shards: int) -> None:
     try:
         context.exit(_run(flights, shards))
     except ImportError as error:
+        missing = (error.name or str(error)).partition(".")[0]
         raise click.ClickException(
-            f"'demo' needs {error.name!r}, which cannot be imported ({error}).\n"
+            f"'demo' needs {missing!r}, which cannot be imported ({error}).\n"
             "Install it with: pip install 'kinesis-publishers[demo]'"
         ) from error
 
