@@ -49,7 +49,7 @@ def test_the_format_is_known_without_register_and_after_it(
 
 
 def _run(*arguments: str, cwd: Path | None = None) -> str:
-    # Spark looks through the folders of sys.path, where an editable installation is not.
+    # Spark looks through the folders of sys.path.
     folder = str(Path(pyspark_kinesis.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, *arguments],

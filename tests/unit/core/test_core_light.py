@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import venv
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -16,8 +19,9 @@ from packaging.requirements import Requirement
 import kinesis_publishers.testing.local_kinesis
 from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
+_ROOT = Path(__file__).parents[3]
 _SETUP = configparser.ConfigParser(interpolation=None)
-_SETUP.read(Path(__file__).parents[3] / "setup.cfg")
+_SETUP.read(_ROOT / "setup.cfg")
 _OPTIONAL = "click fastavro h2 httpx msgpack opentelemetry pandas prometheus_client pyarrow pyspark"
 _MOST_PACKAGES = 27
 _MOST_BYTES = 60 * 1000 * 1000
@@ -175,9 +179,44 @@ def test_the_local_kinesis_is_a_distribution_of_the_same_version() -> None:
     assert _SETUP["options.packages.find"]["exclude"].split() == [f"{name}*"]
 
 
+@pytest.mark.long
+def test_both_distributions_of_a_checkout_can_be_editable(tmp_path: Path) -> None:
+    checkout, environment = tmp_path / "checkout", tmp_path / "environment"
+    for name in ("kinesis_publishers", "kinesis_publishers_spark", "pyspark_kinesis"):
+        shutil.copytree(_ROOT / name, checkout / name)
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(_ROOT / name, checkout)
+    venv.create(environment, with_pip=True)
+    local = "kinesis_publishers/testing/local_kinesis"
+    run_in(
+        environment, "-m", "pip", "install", "-q", "--no-deps", "-e", ".", "-e", local, cwd=checkout
+    )
+    code = (
+        "import kinesis_publishers.testing as testing, pkgutil\n"
+        "for path in (None, testing.__path__):\n"
+        "    print(*(found.name for found in pkgutil.iter_modules(path)))\n"
+    )
+    found = run_in(environment, "-c", code, cwd=tmp_path).split()
+    # The module in which Spark finds the source, and the server.
+    assert {"pyspark_kinesis", "local_kinesis"} <= {*found}
+
+
+def run_in(environment: Path, *arguments: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [str(environment / "bin" / "python"), *arguments],
+        cwd=cwd,
+        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def test_pages_name_the_wheel_of_this_version() -> None:
-    root = Path(__file__).parents[3]
-    texts = [path.read_text("utf-8") for path in (root / "README.md", *root.glob("docs/*.md"))]
+    texts = [path.read_text("utf-8") for path in (_ROOT / "README.md", *_ROOT.glob("docs/*.md"))]
     named = {found for text in texts for found in re.findall(r"publishers-(\d[\d.]*)-py3", text)}
     assert named == {_SETUP["metadata"]["version"]}
 
