@@ -7,10 +7,10 @@ import os
 import signal
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Before anything imports botocore or Spark; the processes that tests start inherit it.
 for _name in [name for name in os.environ if name.startswith("AWS_")]:
@@ -22,57 +22,40 @@ os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 for _name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
     os.environ.pop(_name, None)
 
+# A JVM that lives for seconds takes two thirds of the CPU without its second compiler.
+os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 # Tests are a package, which the processes that they start import too.
 _ROOT = str(Path(__file__).parents[1])
 os.environ["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 import botocore.session  # noqa: E402 - after the settings that it reads
 
+from tests.schedule import (  # noqa: E402, F401 - pytest finds hooks and fixtures here
+    chance,
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_terminal_summary,
+)
 from tests.servers import MariaDbServer, PostgresServer, RedisServer  # noqa: E402 - as above
 
 # Reading the models of AWS's services takes longer than most tests: once for all clients.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
-# The first example of a test pays for lazy imports, and the machines of CI are shared: a deadline
-# per example says nothing there. pytest's own timeout stops a test that hangs.
-# With CI in the environment Hypothesis would repeat the same examples in every run.
-_default = settings.get_profile("default")
-settings.register_profile("usual", _default, deadline=None)
-settings.register_profile("long", _default, deadline=None, max_examples=1000)
-# An hour of the model of the leases, in rounds; `tox -e soak`, which nothing runs by itself.
-settings.register_profile("soak", _default, deadline=None, max_examples=1000)
-settings.load_profile("usual")
+# Time decides about nothing: the first example of a test pays for lazy imports, and machines are
+# shared. pytest's own timeout stops a test that hangs.
+_UNTIMED: Final = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+# The same examples in every run. `tox -e soak` searches, from the seed that it prints.
+settings.register_profile("ci", _UNTIMED, derandomize=True, database=None)
+settings.register_profile("long", settings.get_profile("ci"), max_examples=1000)
+settings.register_profile("soak", _UNTIMED, database=None, max_examples=1000)
+settings.load_profile("ci")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if not item.get_closest_marker("xdist_group") and (group := _group_of(item)):
-            item.add_marker(pytest.mark.xdist_group(group))
-
-
-def _group_of(item: pytest.Item) -> str | None:
-    """Return what a test shares with others that are to run in the same process."""
-    if item.get_closest_marker("spark"):
-        # One session, which takes a gigabyte; the tests that start Spark themselves run meanwhile.
-        return "spark" if "spark" in getattr(item, "fixturenames", ()) else "spark processes"
-    for fixture in ("moto_url", "postgres", "mariadb", "redis_server"):
-        if fixture in getattr(item, "fixturenames", ()):
-            return fixture  # one server for all
-    loop = item.get_closest_marker("asyncio")
-    if loop and loop.kwargs.get("loop_scope") == "module":
-        return item.path.name  # what is opened in the loop
-    return None
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    if config.option.markexpr == "not long":
-        terminalreporter.write_line("Left out: the tests marked long; `tox -e long` runs them.")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -41,7 +41,8 @@ def between(cut: float | None, later: float | None) -> dict[str, object]:
     return options
 
 
-@settings(max_examples=examples(5))
+@pytest.mark.deep
+@settings(max_examples=examples(5, deep=True))
 @given(_histories, _histories, st.lists(st.floats(0, 1), min_size=1, max_size=2))
 def test_batches_that_touch_have_every_record_once_and_the_same_later(
     history: list[tuple[str, int, float]],

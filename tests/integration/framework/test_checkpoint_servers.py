@@ -27,8 +27,6 @@ from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from tests.servers import SERVERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kinesis_publishers import Event
     from kinesis_publishers.abc import CheckpointStore
     from tests.servers import Server
@@ -198,8 +196,8 @@ async def test_workers_that_write_the_same_rows_in_any_order_do_not_block_each_o
 ) -> None:
     keys = [ShardKey(ARN, f"shardId-{number:012}") for number in range(1200)]
 
-    async def write(store: CheckpointStore, known: Mapping[ShardKey, CheckpointVersion]) -> None:
-        mine = random.Random(id(store)).sample(keys, len(keys))
+    async def write(order: int, store: CheckpointStore) -> None:
+        mine = random.Random(order).sample(keys, len(keys))
         with suppress(StaleCheckpointError):
             await store.save([write_of(key, known[key], 2) for key in mine])
 
@@ -209,6 +207,6 @@ async def test_workers_that_write_the_same_rows_in_any_order_do_not_block_each_o
         ]
         known = await stores[0].save([write_of(key) for key in keys])
         async with asyncio.timeout(30):
-            await asyncio.gather(*(write(store, known) for store in stores))
+            await asyncio.gather(*(write(order, store) for order, store in enumerate(stores)))
         stored = await stores[0].load()
     assert {one.version.number for one in stored.values()} == {2}

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
 from attrs import frozen
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
@@ -180,8 +181,9 @@ BEHAVIOURS = st.builds(
 )
 
 
+@pytest.mark.deep
 @settings(
-    max_examples=examples(40),
+    max_examples=examples(40, deep=True),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -260,7 +260,7 @@ SCRIPTS = st.lists(st.tuples(PAUSES, HAPPENINGS), min_size=5, max_size=30)
 PIECES = st.sampled_from([None, 5])
 BEHAVIOURS = st.builds(Behaviour, late_shard_end=st.booleans())
 SETTINGS = settings(
-    max_examples=examples(40),
+    max_examples=examples(40, deep=True),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -286,6 +286,7 @@ async def run(
     return world
 
 
+@pytest.mark.deep
 @SETTINGS
 @given(script=SCRIPTS, behaviour=BEHAVIOURS, limit=LIMITS, piece_records=PIECES)
 def test_available_now_reads_all_that_is_there_children_included(
@@ -297,6 +298,7 @@ def test_available_now_reads_all_that_is_there_children_included(
     asyncio.run(run(script, behaviour, CatchUp(limit), piece_records))
 
 
+@pytest.mark.deep
 @SETTINGS
 @given(script=SCRIPTS, behaviour=BEHAVIOURS, piece_records=PIECES)
 def test_one_round_for_the_tip_has_all_that_may_be_read(

@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+import pytest
 from attrs import define, evolve, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -143,7 +144,8 @@ def steps() -> st.SearchStrategy[Step]:
     )
 
 
-@settings(max_examples=examples(60))
+@pytest.mark.deep
+@settings(max_examples=examples(60, deep=True))
 @given(
     history=st.lists(steps(), max_size=14),
     page=st.sampled_from([1, 7, 10_000]),

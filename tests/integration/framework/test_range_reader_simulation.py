@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,7 +35,8 @@ def batches(stored: StoredStream, cuts: dict[str, list[int]]) -> list[list[Shard
     return [made[index] for index in sorted(made)]
 
 
-@settings(max_examples=examples(40))
+@pytest.mark.deep
+@settings(max_examples=examples(40, deep=True))
 @given(
     count=st.integers(1, 120),
     page=st.sampled_from([1, 7, 10_000]),
@@ -86,7 +88,8 @@ def range_end(stored: StoredStream, shard_id: str, cuts: list[int]) -> RangeEnd:
     return evolve(ends[-1], cuts=tuple(ends[:-1]))
 
 
-@settings(max_examples=examples(60))
+@pytest.mark.deep
+@settings(max_examples=examples(60, deep=True))
 @given(data=st.data(), sizes=st.lists(st.integers(0, 4), min_size=2, max_size=60))
 def test_the_pieces_of_a_range_have_its_rows_each_once_in_whatever_order_they_are_read(
     data: st.DataObject, sizes: list[int]

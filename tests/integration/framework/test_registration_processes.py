@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SCRIPT = Path(__file__).with_name("registering_processes.py")
 
 
-@pytest.fixture(params=[6, pytest.param(20, marks=pytest.mark.long)])
+@pytest.fixture(params=[6, pytest.param(20, marks=pytest.mark.soak)])
 def count(request: pytest.FixtureRequest) -> int:
     """How many processes there are."""
     number: int = request.param

@@ -83,7 +83,9 @@ async def trickle(exchange: Exchange) -> None:
         await asyncio.sleep(0.001)
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "times", [1, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(900)])]
+)
 @pytest.mark.parametrize("way", EXIT_CODES)
 async def test_a_process_ends_with_the_right_code(way: str, times: int, tmp_path: Path) -> None:
     authority = trustme.CA()

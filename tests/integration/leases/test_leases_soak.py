@@ -1,14 +1,11 @@
 """Workers that are killed, paused and stopped at random, while the stream and the store change.
 
-KINESIS_PUBLISHERS_SOAK_SECONDS sets how long, KINESIS_PUBLISHERS_SOAK_SEED what happens, and
-KINESIS_PUBLISHERS_SOAK_STORE where the leases are: ``sql`` or ``redis``, which are killed and
-started again, or ``sqlite``, which is locked.
+The leases are in PostgreSQL or Redis, which are killed and started again, or in a file of SQLite,
+which is locked.
 """
 
 from __future__ import annotations
 
-import os
-import random
 import time
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -27,9 +24,8 @@ from tests.integration.leases.lease_team import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from random import Random
 
-_SECONDS: Final = float(os.environ.get("KINESIS_PUBLISHERS_SOAK_SECONDS", "180"))
-_STORE: Final = os.environ.get("KINESIS_PUBLISHERS_SOAK_STORE", "sql")
 _FAILOVER_SECONDS: Final = 3.0
 _WORKERS: Final = 6
 _HOWS: Final = ("read", "scan", "batches")
@@ -41,7 +37,7 @@ class Chaos:
 
     team: Team
     producer: Producer
-    random: random.Random
+    random: Random
     running: list[Worker] = field(factory=list)
     paused: list[tuple[Worker, float]] = field(factory=list)
     stopped: list[tuple[Worker, float]] = field(factory=list)
@@ -157,20 +153,26 @@ class Chaos:
                         assert numbers.get(shard_id, -1) < number, (entry, at)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("store", [_STORE], indirect=True)
-@pytest.mark.timeout(_SECONDS + 600)
-def test_nothing_is_lost_and_every_repeat_has_a_reason(new_team: Callable[..., Team]) -> None:
-    seed = int(os.environ.get("KINESIS_PUBLISHERS_SOAK_SEED", random.randrange(10**9)))
-    print(f"KINESIS_PUBLISHERS_SOAK_SEED={seed}")  # noqa: T201 - shown when it fails
+@pytest.mark.parametrize(
+    ("store", "seconds"),
+    [
+        pytest.param("sql", 30, marks=pytest.mark.long),
+        *(pytest.param(store, 480, marks=pytest.mark.soak) for store in ("sql", "redis", "sqlite")),
+    ],
+    indirect=["store"],
+)
+@pytest.mark.timeout(1200)
+def test_nothing_is_lost_and_every_repeat_has_a_reason(
+    new_team: Callable[..., Team], seconds: float, chance: Random
+) -> None:
     team = new_team(40, _FAILOVER_SECONDS, checkpoint_intervalmillis="1000")
     with Producer(team) as producer:
-        chaos = Chaos(team, producer, random.Random(seed))
+        chaos = Chaos(team, producer, chance)
         for _ in range(_WORKERS):
             chaos.start()
         team.wait_until(lambda: len(team.processed()) > 500, "records")
         began_at = time.monotonic()
-        while time.monotonic() < began_at + _SECONDS:
+        while time.monotonic() < began_at + seconds:
             chaos.step()
             let_pass(chaos.random.uniform(0.2, 2))
             for worker in team.failed():

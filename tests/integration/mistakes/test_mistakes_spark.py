@@ -27,7 +27,7 @@ from tests.integration.mistakes.screen import Screen, register_consumers, withou
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 _SESSION = Path(__file__).with_name("spark_session.py")
 _ROOT = Path(__file__).parents[3]

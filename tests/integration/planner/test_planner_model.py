@@ -5,18 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
 from kinesis_publishers_spark.chunks import BatchLimit
-from tests.examples import examples
+from tests.examples import PROFILE
 from tests.integration.planner.planner_harness import STREAM, Batch, Query, planner
 from tests.integration.planner.stream_ledger import StreamLedger
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from random import Random
 
     from kinesis_publishers_spark.micro_batches import MicroBatches
     from tests.integration.planner.stream_ledger import Place
@@ -121,10 +129,19 @@ class PlannedQuery(RuleBasedStateMachine):
         self.ledger.assert_in_order_per_key(map(places, self.query.batches))
 
 
-@pytest.mark.slow
-class TestPlannedQuery(PlannedQuery.TestCase):  # type: ignore[name-defined,misc]
-    settings = settings(
-        max_examples=examples(10),
-        stateful_step_count=12,
-        suppress_health_check=list(HealthCheck),
+_PARTS, _EXAMPLES = {"long": (4, 25), "soak": (10, 100)}.get(PROFILE, (1, 10))
+
+
+@pytest.mark.hypothesis
+@pytest.mark.deep
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("_", range(_PARTS))
+def test_each_micro_batch_has_what_lies_between_its_offsets(_: int, chance: Random) -> None:
+    run_state_machine_as_test(
+        seed(chance.getrandbits(64))(PlannedQuery),
+        settings=settings(
+            max_examples=_EXAMPLES,
+            stateful_step_count=12,
+            suppress_health_check=list(HealthCheck),
+        ),
     )

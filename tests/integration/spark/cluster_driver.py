@@ -32,8 +32,7 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
     "spark.executor.memory": "512m",
     # A loaded machine takes its time to accept a connection.
     "spark.python.authenticate.socketTimeout": "120s",

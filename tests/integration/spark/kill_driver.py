@@ -36,8 +36,6 @@ def main() -> None:
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        # It lives for seconds.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.sql.warehouse.dir", str(output / "warehouse"))
         .getOrCreate()
     )

@@ -22,7 +22,6 @@ def main() -> None:
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.sql.warehouse.dir", f"{sys.argv[3]}/warehouse")
         .getOrCreate()
     )

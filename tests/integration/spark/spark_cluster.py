@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 _SPARK_HOME = Path(pyspark.__file__).parent
 _HOSTS = ("127.0.0.1", "localhost")
 _DEADLINE_SECONDS = 120.0
-#: Short-lived JVMs start faster without the second compiler.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class _Daemon:
@@ -39,7 +37,9 @@ class _Daemon:
             "SPARK_HOME": str(_SPARK_HOME),
             "SPARK_LOCAL_IP": _HOSTS[0],
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": f"{JAVA_OPTIONS} -Dspark.master.rest.enabled=false",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(
+                (os.environ["SPARK_SUBMIT_OPTS"], "-Dspark.master.rest.enabled=false")
+            ),
         }
         self._process = subprocess.Popen(
             [str(_SPARK_HOME / "bin" / "spark-class"), *arguments],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FROM_THE_START = {"kinesis.stream.initpos": "TRIM_HORIZON"}
 #: For what the tests of the planners, without Spark, show of both.
 MOSTLY_PREFETCH = pytest.mark.parametrize(
-    "planner", ["prefetch", pytest.param("ranges", marks=pytest.mark.long)]
+    "planner", ["prefetch", pytest.param("ranges", marks=pytest.mark.soak)]
 )
 _DEADLINE_SECONDS = 180.0
 

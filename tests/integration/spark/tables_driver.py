@@ -75,8 +75,7 @@ def main() -> None:
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
         "--master local[2] --conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2"
         # A loaded machine takes its time to accept a connection.
-        " --conf spark.python.authenticate.socketTimeout=120s"
-        " --driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
+        " --conf spark.python.authenticate.socketTimeout=120s pyspark-shell"
     )
     settings, signals = json.loads(sys.argv[1]), Path(sys.argv[3])
     os.chdir(sys.argv[2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from tests.integration.spark.spark_harness import FROM_THE_START, numbered
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from random import Random
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
@@ -30,7 +30,7 @@ class KilledQuery:
 
     server: LocalKinesis
     folder: Path
-    chance: random.Random
+    chance: Random
     put: int = 0
     output: Path = field(init=False)
 
@@ -106,19 +106,24 @@ class KilledQuery:
             last_of_key[key] = int(data)
 
 
+@pytest.mark.parametrize(
+    "planners",
+    [
+        ["prefetch", "auto", "ranges"],
+        # Each goes on after itself and after another one.
+        *(
+            pytest.param(planners, marks=pytest.mark.soak)
+            for planners in (
+                ["prefetch", "auto", "auto", "ranges", "ranges", "prefetch"],
+                ["ranges", "auto", "prefetch", "prefetch", "auto", "ranges"],
+            )
+        ),
+    ],
+    ids=" ".join,
+)
 def test_each_record_is_there_once_and_in_order_after_every_kill(
-    local_kinesis: LocalKinesis, tmp_path: Path
+    local_kinesis: LocalKinesis, tmp_path: Path, chance: Random, planners: list[str]
 ) -> None:
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")  # noqa: T201 - a failure must be repeatable
-    chance = random.Random(seed)
-    # Each goes on after itself and after another one.
-    planners = chance.choice(
-        [
-            ["prefetch", "auto", "auto", "ranges", "ranges", "prefetch"],
-            ["ranges", "auto", "prefetch", "prefetch", "auto", "ranges"],
-        ]
-    )
     query = KilledQuery(local_kinesis, tmp_path, chance)
     for number, planner in enumerate(planners):
         query.run_until_killed(planner, reshards=number % 2 == 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +13,7 @@ from tests.integration.spark.spark_harness import FROM_THE_START, RunningQuery
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from random import Random
 
     from pyspark.sql import Row
 
@@ -56,11 +56,8 @@ def assert_batches_are_what_the_log_says(
 
 
 def test_a_random_walk_of_puts_reshards_restarts_and_changes_of_the_planner(
-    runner: QueryRunner, flights: str
+    runner: QueryRunner, flights: str, chance: Random
 ) -> None:
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")  # noqa: T201 - a failure must be repeatable
-    chance = random.Random(seed)
     ledger = StreamLedger(runner.server, flights)
     running = RunningQuery()
     planner = chance.choice(["prefetch", "ranges"])

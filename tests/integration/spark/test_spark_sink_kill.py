@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,22 +13,21 @@ from tests.integration.spark.spark_harness import FROM_THE_START, numbered
 from tests.stored import user_records
 
 if TYPE_CHECKING:
+    from random import Random
+
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 _COPIER = Path(__file__).with_name("sink_driver.py")
-_KILLS = 3
 _MOST_BEHIND = 2000  # Records, so that a slow machine has no more to read than a fast one.
 _DEADLINE_SECONDS = 180.0
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.soak)])
 def test_each_record_arrives_once_although_writer_and_reader_are_killed(
-    local_kinesis: LocalKinesis, tmp_path: Path
+    local_kinesis: LocalKinesis, tmp_path: Path, chance: Random, kills: int
 ) -> None:
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")  # noqa: T201 - a failure must be repeatable
-    chance = random.Random(seed)
     for stream in ("flights", "flights-copy"):
         local_kinesis.create_stream(stream, 2)
     put = 0
@@ -57,7 +55,7 @@ def test_each_record_arrives_once_although_writer_and_reader_are_killed(
         local_kinesis.put_many("flights", numbered(put, put + 50))
         put += 50
 
-    for number in range(_KILLS):
+    for number in range(kills):
         writer, before = start("flights"), stored()
         reader, seen = start("flights-copy"), len(arrived()) if number else 0
         deadline = time.monotonic() + _DEADLINE_SECONDS

@@ -36,12 +36,12 @@ ONCE = {"once": True}
 AVAILABLE_NOW = {"availableNow": True}
 
 
-# Each planner and each trigger once in every run; `tox -e long` and the older Sparks run them all.
+# Each planner and each trigger once; `tox -e soak` runs them all.
 RUNS_THAT_END = [
     pytest.param("prefetch", AVAILABLE_NOW, id="prefetch-available now"),
     pytest.param("ranges", ONCE, id="ranges-once"),
-    pytest.param("prefetch", ONCE, marks=pytest.mark.long, id="prefetch-once"),
-    pytest.param("ranges", AVAILABLE_NOW, marks=pytest.mark.long, id="ranges-available now"),
+    pytest.param("prefetch", ONCE, marks=pytest.mark.soak, id="prefetch-once"),
+    pytest.param("ranges", AVAILABLE_NOW, marks=pytest.mark.soak, id="ranges-available now"),
 ]
 
 
@@ -102,7 +102,7 @@ def test_once_is_one_micro_batch_that_no_limit_cuts_where_spark_says_that_it_is_
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("trigger", [ONCE, AVAILABLE_NOW], ids=str)
+@pytest.mark.parametrize(("planner", "trigger"), RUNS_THAT_END)
 def test_a_run_after_a_failed_one_loses_nothing(
     runner: QueryRunner, flights: str, planner_options: dict[str, str], trigger: dict[str, Any]
 ) -> None:
@@ -217,7 +217,7 @@ def _edited(text: str) -> str:
     return json.dumps(offset)
 
 
-# The unit tests read the long ones too.
+# The unit tests read those that `tox -e soak` reads in Spark, too.
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
@@ -230,19 +230,19 @@ def _edited(text: str) -> str:
             lambda _: '{"index": 5}',
             "version None.*new checkpoint location",
             id="another source",
-            marks=pytest.mark.long,
+            marks=pytest.mark.soak,
         ),
         pytest.param(
             lambda _: '"garbage"',
             "version None.*new checkpoint location",
             id="not an offset",
-            marks=pytest.mark.long,
+            marks=pytest.mark.soak,
         ),
         pytest.param(
             _edited,
             "damaged.*yesterday.*Restore the offset log",
             id="wrong type",
-            marks=pytest.mark.long,
+            marks=pytest.mark.soak,
         ),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import takewhile
 
+import pytest
 from attrs import define
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -149,5 +150,5 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-TestPendingPool = PendingPoolMachine.TestCase
-TestPendingPool.settings = settings(max_examples=examples(60), stateful_step_count=30)
+TestPendingPool = pytest.mark.deep(PendingPoolMachine.TestCase)
+TestPendingPool.settings = settings(max_examples=examples(60, deep=True), stateful_step_count=30)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -20,12 +20,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.examples import PROFILE
 from tests.unit.leases.lease_model import ModelWorker
 from tests.unit.leases.lease_support import FAILOVER, HANDOVER
 from tests.unit.leases.lease_world import Fault, World, place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
+    from random import Random
 
     from kinesis_publishers import ShardKey
 
@@ -273,15 +275,19 @@ class LeaseMachine(RuleBasedStateMachine):
 
 
 # Hypothesis remembers all that it has tried: a long search is several short ones.
-ROUNDS = 60 if settings.get_current_profile_name() == "soak" else 1
+_PARTS, _EXAMPLES = {"long": (4, 250), "soak": (40, 1000)}.get(PROFILE, (1, 100))
 
 
 @pytest.mark.hypothesis
+@pytest.mark.deep
+# Once it has failed, it takes some minutes to find the shortest way there.
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("_", range(ROUNDS))
-def test_every_record_is_processed_by_who_has_the_lease(_: int) -> None:
-    # Once it has failed, it takes some minutes to find the shortest way there.
-    run_state_machine_as_test(LeaseMachine, settings=settings(stateful_step_count=50))
+@pytest.mark.parametrize("_", range(_PARTS))
+def test_every_record_is_processed_by_who_has_the_lease(_: int, chance: Random) -> None:
+    run_state_machine_as_test(
+        seed(chance.getrandbits(64))(LeaseMachine),
+        settings=settings(max_examples=_EXAMPLES, stateful_step_count=50),
+    )
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from attrs import frozen
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers.abc import PutAnswer, PutColumns
@@ -19,6 +19,7 @@ from kinesis_publishers.model import hash_key_of
 from kinesis_publishers.model.records import AGGREGATE_MAGIC
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.examples import examples
 from tests.unit.producing.producing_support import FIRST, KEYS, SECOND, STREAM, SlowWriter, Writing
 
 BOTH = pytest.mark.parametrize("aggregation", [False, True], ids=["plain", "aggregated"])
@@ -87,6 +88,8 @@ async def _run(steps: list[_Step], options: dict[str, Any]) -> None:
     assert _stored_by_key(writing) == put
 
 
+@pytest.mark.deep
+@settings(max_examples=examples(100, deep=True))
 @given(
     st.lists(_STEPS, min_size=1, max_size=8),
     st.fixed_dictionaries(

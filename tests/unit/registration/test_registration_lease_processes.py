@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from random import Random
 
 _SCRIPT = Path(__file__).with_name("lease_process.py")
 
@@ -100,10 +100,9 @@ def test_a_process_that_was_forked_off_does_not_keep_the_lease(start: Start, log
 
 
 def test_in_any_order_each_consumer_is_removed_once_and_never_while_it_is_used(
-    start: Start, log: Path, runtime_directory: Path
+    start: Start, log: Path, runtime_directory: Path, chance: Random
 ) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")  # noqa: T201 - how a failure is repeated
+    seed = chance.randrange(10**6)
     for process in [start("compete", f"{seed}-{number}") for number in range(3)]:
         process.communicate()
     held(start("hold")).communicate()
