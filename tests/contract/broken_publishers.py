@@ -15,51 +15,6 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import Record, RecordBatchConsumer
 
-__all__ = [
-    "AcceptsLatest",
-    "AsksAgainAtOnce",
-    "AsksForNegativeRoom",
-    "BeginsAgain",
-    "CountsMilliseconds",
-    "DeliversBehindTheBack",
-    "DeliversText",
-    "DeliversTwoAtOnce",
-    "EndsAnOpenShard",
-    "EndsTooEarly",
-    "ForgetsThatItHasEnded",
-    "GoesOnAfterWhatItDelivered",
-    "GoesOnWhenCancelled",
-    "Hangs",
-    "HasANegativeLag",
-    "HasWrongArrivals",
-    "IgnoresTimestamps",
-    "IsAlwaysAtTheTip",
-    "LeavesATask",
-    "LosesAColumn",
-    "NamesAnotherShard",
-    "NeverEnds",
-    "PacesInRealTime",
-    "RaisesGroups",
-    "RepeatsARecord",
-    "RetriesInTheRun",
-    "ReturnsCancelled",
-    "ReturnsNothing",
-    "SharesItsPlace",
-    "SkipsTheFirst",
-    "SkipsTheRestOfAnAggregate",
-    "SleepsInRealTime",
-    "SleepsWithRoom",
-    "StripsPayloads",
-    "SwallowsCancellation",
-    "SwallowsErrors",
-    "SwallowsErrorsOfRoom",
-    "TakesAfterForAt",
-    "TakesAtForAfter",
-    "TakesItsEndBack",
-    "TurnsBatchesRound",
-    "WrapsErrors",
-]
-
 
 class RepeatsARecord(ListPublisher):
     async def deliver(self, found: Sequence[Record], consumer: RecordBatchConsumer) -> None:

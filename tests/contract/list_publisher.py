@@ -26,12 +26,12 @@ from kinesis_publishers.testing.manual_clock import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["MEMORY", "OPEN", "ListFactory", "ListPublisher", "ListSubject"]
+__all__ = ["FLAG", "MEMORY", "OPEN", "ListFactory", "ListPublisher", "ListSubject"]
 
 #: What the shards hold; emptied by each subject.
 MEMORY: dict[str, Sequence[Record]] = {}
 OPEN: set[str] = set()
-_FLAG: Option[bool] = Option(
+FLAG: Option[bool] = Option(
     key="custom.list.flag",
     parser=Flag(),
     default=False,
@@ -126,7 +126,7 @@ class ListFactory(RecordPublisherFactory):
 
     @classmethod
     def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
-        properties.custom(_FLAG)
+        properties.custom(FLAG)
         return cls(context)
 
     async def create(self, starting_position: StartingPosition, shard: Shard) -> RecordPublisher:

@@ -13,13 +13,13 @@ from kinesis_publishers import (
     SourceRecord,
     StartingPosition,
 )
-from kinesis_publishers.config import Flag, Namespace, Option, Properties
+from kinesis_publishers.config import Properties
 from kinesis_publishers.testing.contracts import (
     RecordPublisherContract,
     RecordPublisherFactoryContract,
 )
 from kinesis_publishers.testing.fakes import RecordingConsumer, publisher_context, sample_shard
-from tests.contract.list_publisher import MEMORY, OPEN, ListSubject
+from tests.contract.list_publisher import FLAG, MEMORY, OPEN, ListSubject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -39,16 +39,7 @@ def source_record(record: Record) -> SourceRecord:
 class IteratedFactory(IteratedPublisherFactory):
     """Yields one record and then the others by threes, always from the beginning."""
 
-    options: ClassVar = (
-        Option(
-            key="custom.list.flag",
-            parser=Flag(),
-            default=False,
-            doc="Nothing.",
-            section="List",
-            namespace=Namespace.OURS,
-        ),
-    )
+    options: ClassVar = (FLAG,)
 
     async def records(
         self, shard: Shard, start: StartingPosition

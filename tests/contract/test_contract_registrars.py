@@ -44,16 +44,10 @@ def knowing(context: PublisherContext, existing: Mapping[str, str]) -> StreamCon
     return create_registrar(config, context)
 
 
-class TestLazyRegistrar(StreamConsumerRegistrarContract):
-    @pytest.fixture
-    def subject(self) -> RegistrarSubject:
-        return RegistrarSubject(lambda context, _: registering("LAZY", context))
-
-
-class TestEagerRegistrar(StreamConsumerRegistrarContract):
-    @pytest.fixture
-    def subject(self) -> RegistrarSubject:
-        return RegistrarSubject(lambda context, _: registering("EAGER", context))
+class TestRegisteringRegistrars(StreamConsumerRegistrarContract):
+    @pytest.fixture(params=["LAZY", "EAGER"])
+    def subject(self, request: pytest.FixtureRequest) -> RegistrarSubject:
+        return RegistrarSubject(lambda context, _: registering(request.param, context))
 
 
 class TestNoRegistrar(StreamConsumerRegistrarContract):
