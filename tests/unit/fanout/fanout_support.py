@@ -8,7 +8,7 @@ from attrs import define, evolve, field, frozen
 
 from kinesis_publishers import PublisherContext, RunResult, StartingPosition
 from kinesis_publishers.abc import StreamConsumerRegistrar
-from kinesis_publishers.config import FanOutConfig
+from kinesis_publishers.config import FanOutConfig, PollingConfig
 from kinesis_publishers.publishers.fanout import (
     FanOutRecordPublisher,
     FanOutRecordPublisherFactory,
@@ -30,11 +30,27 @@ if TYPE_CHECKING:
     from kinesis_publishers import Event
     from kinesis_publishers.testing.fakes import RecordingConsumer
 
-__all__ = ["CONFIG", "CONSUMER_ARN", "POLICY", "FanOut", "KnownConsumer", "fan_out_factory"]
+__all__ = [
+    "CONFIG",
+    "CONSUMER_ARN",
+    "POLICY",
+    "POLLING",
+    "FanOut",
+    "KnownConsumer",
+    "fan_out_factory",
+]
 
 POLICY = RetryPolicy(max_retries=3, base_seconds=1.0, max_seconds=2.0, exponent=1.5)
 CONFIG = FanOutConfig(
     subscribe_retry=POLICY, subscribe_timeout_seconds=60.0, space_timeout_seconds=30.0
+)
+#: What reads the rest of a shard that is not subscribed to.
+POLLING = PollingConfig(
+    max_records=10_000,
+    interval_seconds=0.2,
+    adaptive_reads=False,
+    get_records_retry=POLICY,
+    get_iterator_retry=POLICY,
 )
 CONSUMER_ARN = f"{STREAM_ARN}/consumer/reports:1700000000"
 

@@ -10,7 +10,6 @@ import pytest
 from attrs import define, evolve, field
 
 from kinesis_publishers import PublisherContext, RunResult, StartingPosition
-from kinesis_publishers.config import PollingConfig
 from kinesis_publishers.errors import ConnectionFailedError, RetriesExhaustedError
 from kinesis_publishers.events import SubscriptionEnded
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
@@ -27,7 +26,7 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.fanout.fanout_support import CONFIG, POLICY, KnownConsumer
+from tests.unit.fanout.fanout_support import CONFIG, POLICY, POLLING, KnownConsumer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -37,13 +36,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.model import Shard, SubscriptionEvent
 
 RECORDS = sample_records(6)
-POLLING = PollingConfig(
-    max_records=10_000,
-    interval_seconds=0.2,
-    adaptive_reads=False,
-    get_records_retry=POLICY,
-    get_iterator_retry=POLICY,
-)
 CONTRADICTORY = event_of(RECORDS[:2], child_shards=(SUCCESSOR,))
 WITHOUT_CHILDREN = event_of(RECORDS[:2], continuation=None)
 

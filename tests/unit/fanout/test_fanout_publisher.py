@@ -30,6 +30,15 @@ def after(number: str) -> StartingPosition:
     return StartingPosition.after(SequenceNumber(number))
 
 
+def has_processed(number: str | None) -> RecordingConsumer:
+    """Return a consumer that says of every batch that it has come to this record."""
+
+    async def process(_batch: object) -> SequenceNumber | None:
+        return None if number is None else SequenceNumber(number)
+
+    return RecordingConsumer(process)
+
+
 async def test_a_subscription_delivers_its_events_in_order_and_ends_with_the_shard():
     fan_out, consumer = FanOut.of(bounded_shard(10, 4)), RecordingConsumer()
     assert await fan_out.run(consumer) is RunResult.COMPLETE
@@ -71,12 +80,8 @@ async def test_an_empty_event_tells_the_lag():
 
 async def test_a_continuation_is_not_used_before_the_records_are_processed():
     first, second = sample_records(2)
-
-    async def only_the_first(_batch: object) -> SequenceNumber:
-        return SequenceNumber(first.sequence_number)
-
     fan_out = FanOut.of(events(event_of([first, second], continuation="7777")))
-    consumer = RecordingConsumer(only_the_first)
+    consumer = has_processed(first.sequence_number)
     await fan_out.run(consumer)
     await fan_out.run(consumer)
     assert fan_out.positions[1] == after(first.sequence_number)
@@ -84,12 +89,8 @@ async def test_a_continuation_is_not_used_before_the_records_are_processed():
 
 async def test_an_empty_event_does_not_leave_behind_what_is_not_processed_yet():
     first, second = sample_records(2)
-
-    async def only_the_first(_batch: object) -> SequenceNumber:
-        return SequenceNumber(first.sequence_number)
-
     fan_out = FanOut.of(events(event_of([first, second]), event_of(continuation="7777")))
-    consumer = RecordingConsumer(only_the_first)
+    consumer = has_processed(first.sequence_number)
     await fan_out.run(consumer)
     await fan_out.run(consumer)
     assert [len(batch) for batch in consumer.batches] == [2, 0]
@@ -98,24 +99,17 @@ async def test_an_empty_event_does_not_leave_behind_what_is_not_processed_yet():
 
 async def test_an_empty_event_moves_the_continuation_once_everything_is_processed():
     (record,) = sample_records(1)
-
-    async def all_of_it(_batch: object) -> SequenceNumber:
-        return SequenceNumber(record.sequence_number)
-
     fan_out = FanOut.of(events(event_of([record]), event_of(continuation="7777")))
-    consumer = RecordingConsumer(all_of_it)
+    consumer = has_processed(record.sequence_number)
     await fan_out.run(consumer)
     await fan_out.run(consumer)
     assert fan_out.positions[1] == after("7777")
 
 
 async def test_position_stays_while_nothing_has_been_processed():
-    async def nothing(_batch: object) -> None:
-        return None
-
     start = StartingPosition.at_timestamp(datetime(2026, 1, 1, tzinfo=UTC))
     fan_out = FanOut.of(events(event_of(sample_records(1))), start=start)
-    consumer = RecordingConsumer(nothing)
+    consumer = has_processed(None)
     await fan_out.run(consumer)
     await fan_out.run(consumer)
     assert fan_out.positions == [start, start]
@@ -162,12 +156,8 @@ async def test_an_event_without_continuation_and_without_children_is_not_the_end
 
 async def test_an_empty_event_does_not_lead_back_to_what_was_processed_before():
     """That may be trimmed: it is why reading began again at TRIM_HORIZON."""
-
-    async def long_ago(_batch: object) -> SequenceNumber:
-        return SequenceNumber("12")
-
     fan_out = FanOut.of(events(event_of(continuation=None), LAST))
-    await fan_out.run_to_end(RecordingConsumer(long_ago))
+    await fan_out.run_to_end(has_processed("12"))
     assert fan_out.positions == [StartingPosition.trim_horizon()] * 2
 
 
@@ -225,14 +215,17 @@ async def test_a_subscription_without_an_answer_is_given_up_after_the_timeout():
 
 
 async def test_the_life_of_a_subscription_is_reported():
-    fan_out = FanOut.of(bounded_shard(2, 2, per_subscription=1))
+    fan_out = FanOut.of(bounded_shard(3, 3, per_subscription=1))
     await fan_out.run_to_end(RecordingConsumer())
-    assert [event.position for event in fan_out.events_of(SubscriptionStarted)] == fan_out.positions
+    started = fan_out.events_of(SubscriptionStarted)
+    assert [event.position for event in started] == fan_out.positions
+    assert [event.is_reopened for event in started] == [False, True, True]
     assert [event.reason for event in fan_out.events_of(SubscriptionEnded)] == [
+        "the service ended it",
         "the service ended it",
         "the shard has ended",
     ]
-    assert [event.records for event in fan_out.events_of(EventReceived)] == [1, 1]
+    assert [event.records for event in fan_out.events_of(EventReceived)] == [1, 1, 1]
 
 
 async def test_the_end_of_a_subscription_says_why_and_after_how_long():
@@ -263,13 +256,3 @@ async def test_stopping_between_two_events_drops_what_is_not_taken_yet():
         await finish(fan_out.publisher.run(consumer), fan_out.clock)
     assert fan_out.plane.subscriptions[0].taken == 1
     assert len(consumer.batches) == 1
-
-
-async def test_the_first_subscription_is_reported_as_new_and_those_after_it_as_reopened():
-    fan_out = FanOut.of(bounded_shard(sample_records(3), batches=3, per_subscription=1))
-    await fan_out.run_to_end(RecordingConsumer())
-    assert [one.is_reopened for one in fan_out.events_of(SubscriptionStarted)] == [
-        False,
-        True,
-        True,
-    ]

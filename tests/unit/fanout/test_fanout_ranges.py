@@ -21,7 +21,7 @@ from kinesis_publishers import (
     ShardRange,
     StartingPosition,
 )
-from kinesis_publishers.config import PollingConfig, SourceConfig
+from kinesis_publishers.config import SourceConfig
 from kinesis_publishers.engine.range_consumer import RangeConsumer
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -43,7 +43,7 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.fanout.fanout_support import CONFIG, CONSUMER_ARN, KnownConsumer, fan_out_factory
+from tests.unit.fanout.fanout_support import CONSUMER_ARN, POLLING, KnownConsumer, fan_out_factory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -53,13 +53,6 @@ if TYPE_CHECKING:
 
 RECORDS = sample_records(10)
 MIB = 1024 * 1024
-POLLING = PollingConfig(
-    max_records=10_000,
-    interval_seconds=0.2,
-    adaptive_reads=False,
-    get_records_retry=CONFIG.subscribe_retry,
-    get_iterator_retry=CONFIG.subscribe_retry,
-)
 
 _PLUGIN = "kinesis_publishers.testing.fakes:ScriptedPublisherFactory"
 

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_publishers import PublisherContext, RunResult
+from kinesis_publishers import RunResult
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import StreamNotFoundError
 from kinesis_publishers.events import SubscriptionEnded
-from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
-    FakeControlPlane,
     FakeDataPlane,
     RecordingConsumer,
     RecordingSink,
@@ -29,7 +27,7 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.fanout.fanout_support import CONFIG, FanOut, KnownConsumer, fan_out_factory
+from tests.unit.fanout.fanout_support import FanOut, KnownConsumer, fan_out_factory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -292,25 +290,6 @@ async def test_a_closing_that_fails_does_not_disturb_the_delivery():
     assert fan_out.publisher.failure is error
 
 
-async def test_no_subscription_stays_open_while_the_application_is_blocked_in_every_shard():
-    clock, gate = ManualClock(), asyncio.Event()
-
-    async def blocked(_delivery: object) -> None:
-        await gate.wait()
-
-    plane, sink = bounded_shard(sample_records(20), 20), RecordingSink(blocked)
-    reader = ShardReader(factory=fan_out_factory(plane, clock), clock=clock, sink=sink)
-    consumers = [reader.consumer(shard=sample_shard(number)) for number in range(8)]
-    tasks = [asyncio.create_task(consumer.run()) for consumer in consumers]
-    await clock.advance(50.0)
-    assert [one.is_closed for one in plane.subscriptions] == [True] * 8
-    gate.set()
-    await finish(asyncio.gather(*tasks), clock)
-    for number in range(8):
-        ids = [r.sequence_number for r in sink.records_of(sample_shard(number).shard_id)]
-        assert ids == [r.sequence_number for r in sample_records(20)]
-
-
 async def test_memory_is_bounded_while_the_application_is_blocked():
     clock, pool = ManualClock(), PendingPool(max_records=1000, max_bytes=10_000)
     plane, sink = pushes_without_demand(size=1000), RecordingSink(release=False)
@@ -361,14 +340,8 @@ async def test_an_event_that_is_larger_than_the_pool_goes_through_alone():
 
 
 async def test_a_factory_prepares_and_closes_its_registrar():
-    registrar, clock = KnownConsumer(), ManualClock()
-    context = PublisherContext(
-        data_plane=bounded_shard(1, 1),
-        control_plane=FakeControlPlane(),
-        clock=clock,
-        events=lambda _: None,
-    )
-    factory = FanOutRecordPublisherFactory(CONFIG, registrar, context)
+    registrar = KnownConsumer()
+    factory = fan_out_factory(bounded_shard(1, 1), ManualClock(), registrar)
     await factory.prepare(["arn"])
     await factory.close()
     assert (registrar.prepared, registrar.is_closed) == (["arn"], True)

@@ -7,31 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import (
-    PublisherContext,
     SequenceNumber,
-    ShardProgress,
-    ShardRange,
     StartingPosition,
 )
-from kinesis_publishers.config import PollingConfig, Properties
-from kinesis_publishers.engine.range_consumer import RangeConsumer
-from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
-    FakeControlPlane,
     FakeDataPlane,
-    RecordingSink,
-    ShardReader,
     StoredShard,
     assert_shard_is_read,
     deaggregated,
-    finish,
     sample_aggregates,
     sample_records,
-    sample_shard,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.fanout.fanout_support import fan_out_factory
+from tests.unit.polling.polling_support import polling_factory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,14 +29,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.abc import RecordPublisherFactory
 
     MakeFactory = Callable[[FakeDataPlane, ManualClock], RecordPublisherFactory]
-
-
-def polling_factory(plane: FakeDataPlane, clock: ManualClock) -> PollingRecordPublisherFactory:
-    context = PublisherContext(
-        data_plane=plane, control_plane=FakeControlPlane(), clock=clock, events=lambda _: None
-    )
-    config = PollingConfig.from_properties(Properties.parse({}, complete=False))
-    return PollingRecordPublisherFactory(config, context)
 
 
 @pytest.fixture(params=[polling_factory, fan_out_factory], ids=["polling", "fan-out"])
@@ -78,61 +60,6 @@ async def test_reading_begins_where_it_is_told_to(make_factory: MakeFactory):
         clock = ManualClock()
         factory = make_factory(closed_shard(10, 3, 6, 9), clock)
         await assert_shard_is_read(factory, held[first:], clock=clock, start=start)
-
-
-async def test_a_range_ends_with_its_last_record(make_factory: MakeFactory):
-    held, clock = sample_records(10), ManualClock()
-    reader = ShardReader(factory=make_factory(closed_shard(10, 4, 8), clock), clock=clock)
-    end = SequenceNumber(held[5].sequence_number)
-    wanted = ShardRange(
-        shard=sample_shard().key,
-        start=StartingPosition.at(SequenceNumber(held[0].sequence_number)),
-        end=end,
-    )
-    consumer = RangeConsumer(wanted, reader.context)
-    await finish(consumer.run(), clock)
-    assert [one.data for one in reader.sink.records] == [one.data for one in held[:6]]
-    assert consumer.processed == end
-
-
-async def test_what_was_processed_before_is_not_delivered_again(make_factory: MakeFactory):
-    held, clock = sample_records(6), ManualClock()
-    reader = ShardReader(factory=make_factory(closed_shard(6, 3), clock), clock=clock)
-    inside = StartingPosition.at(SequenceNumber(held[2].sequence_number, 5))
-    await reader.read(ShardProgress(position=inside))
-    assert [one.data for one in reader.sink.records] == [one.data for one in held[2:]]
-
-
-async def test_a_consumer_that_is_stopped_ends_after_the_delivery_in_flight(
-    make_factory: MakeFactory,
-):
-    clock = ManualClock()
-
-    async def stop(_delivery: object) -> None:
-        consumer.stop()
-
-    sink = RecordingSink(stop)
-    factory = make_factory(closed_shard(10, *range(1, 10)), clock)
-    consumer = ShardReader(factory=factory, clock=clock, sink=sink).consumer()
-    await finish(consumer.run(), clock)
-    assert len(sink.deliveries) == 1
-    assert not consumer.progress.is_ended
-
-
-async def test_an_error_of_the_application_reaches_the_caller_of_the_consumer(
-    make_factory: MakeFactory,
-):
-    clock, error = ManualClock(), ConnectionError("of the application")
-
-    async def fail(_delivery: object) -> None:
-        raise error
-
-    factory = make_factory(closed_shard(3), clock)
-    reader = ShardReader(factory=factory, clock=clock, sink=RecordingSink(fail))
-    with pytest.raises(ConnectionError) as caught:
-        await reader.read()
-    assert caught.value is error
-    assert reader.pool.records == 0
 
 
 AGGREGATES = sample_aggregates(4, 3)

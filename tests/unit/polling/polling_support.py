@@ -25,10 +25,11 @@ from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from kinesis_publishers import Event
+    from kinesis_publishers.errors import ServiceError
     from kinesis_publishers.model import Shard
     from kinesis_publishers.testing.fakes import RecordingConsumer
 
-__all__ = ["POLICY", "CONFIG", "Polling", "polling_factory"]
+__all__ = ["CONFIG", "POLICY", "Polling", "failure", "polling_factory"]
 
 POLICY = RetryPolicy(max_retries=3, base_seconds=0.3, max_seconds=1.0, exponent=1.5)
 CONFIG = PollingConfig(
@@ -38,6 +39,10 @@ CONFIG = PollingConfig(
     get_records_retry=POLICY,
     get_iterator_retry=POLICY,
 )
+
+
+def failure(kind: type[ServiceError], operation: str = "GetRecords") -> ServiceError:
+    return kind(f"{operation} failed", operation=operation, code=kind.__name__)
 
 
 def polling_factory(plane: FakeDataPlane, clock: ManualClock) -> PollingRecordPublisherFactory:

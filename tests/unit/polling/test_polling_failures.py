@@ -18,32 +18,25 @@ from kinesis_publishers.errors import (
     RetriesExhaustedError,
     ServiceError,
     StreamNotFoundError,
-    ThroughputExceededError,
 )
-from kinesis_publishers.events import IteratorReplaced, Throttled
+from kinesis_publishers.events import IteratorReplaced
 from kinesis_publishers.testing.fakes import (
     Answer,
     FailingCalls,
     RecordingConsumer,
     ShardBehaviour,
     StoredShard,
-    empty_shard,
     sample_records,
-    sample_shard,
     throttled,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.polling.polling_support import POLICY, Polling
+from tests.unit.polling.polling_support import Polling, failure
 
 DAY_MILLIS = 86_400_000
 RECORDS = sample_records(3)
 AFTER_FIRST = StartingPosition.after(SequenceNumber(RECORDS[0].sequence_number))
 AT_FIRST = StartingPosition.at(SequenceNumber(RECORDS[0].sequence_number))
 INSIDE_FIRST = StartingPosition.at(SequenceNumber(RECORDS[0].sequence_number, 3))
-
-
-def failure(kind: type[ServiceError], operation: str = "GetRecords") -> ServiceError:
-    return kind(f"{operation} failed", operation=operation, code=kind.__name__)
 
 
 class EmptyAnswers(ShardBehaviour):
@@ -67,21 +60,6 @@ async def test_throttling_never_fails_however_often_it_happens():
     assert len(consumer.records) == 10
 
 
-async def test_every_throttle_is_counted():
-    polling = Polling.of(throttled(7))
-    await polling.run(RecordingConsumer())
-    expected = Throttled(shard=sample_shard().key, operation="GetRecords")
-    assert polling.events_of(Throttled) == [expected] * 7
-
-
-async def test_a_throttled_get_shard_iterator_does_not_fail_either():
-    refusals = (failure(ThroughputExceededError, "GetShardIterator"),) * 50
-    polling = Polling.of(FailingCalls(StoredShard(RECORDS), on_locate=refusals))
-    consumer = RecordingConsumer()
-    await polling.run_within(consumer, seconds=600)
-    assert consumer.records == RECORDS
-
-
 async def test_throttling_is_backed_off():
     polling = Polling.of(throttled(100))
     await polling.run_within(RecordingConsumer(), seconds=600)
@@ -103,27 +81,11 @@ async def test_a_permanent_error_of_get_shard_iterator_fails_at_once():
         await Polling.of(shard).publisher.run(RecordingConsumer())
 
 
-async def test_a_failure_of_the_service_is_repeated_as_often_as_configured():
-    failures = (failure(InternalServiceError),) * POLICY.max_retries
-    polling = Polling.of(FailingCalls(StoredShard(RECORDS), on_read=failures))
-    consumer = RecordingConsumer()
-    await polling.run(consumer)
-    assert consumer.records == RECORDS
-
-
 async def test_a_service_that_keeps_failing_exhausts_the_retries():
     failures = (failure(InternalServiceError),) * 99
     polling = Polling.of(FailingCalls(StoredShard(RECORDS), on_read=failures))
     with pytest.raises(RetriesExhaustedError, match="GetRecords failed 4 times"):
         await polling.run(RecordingConsumer())
-
-
-async def test_the_retries_are_counted_anew_for_each_call():
-    shard = FailingCalls(
-        StoredShard(RECORDS),
-        on_read=((*(failure(InternalServiceError),) * 3, None)) * 3,
-    )
-    assert len(await Polling.of(shard).run(RecordingConsumer(), times=3)) == 3
 
 
 async def test_iterators_that_always_expire_make_no_hot_loop():
@@ -239,20 +201,6 @@ async def test_empty_answers_from_trim_horizon_do_not_lead_back_to_a_trimmed_pos
     await polling.run(KnowsTrimmedPosition(), times=3)
     positions = [call.position for call in polling.plane.iterator_calls]
     assert positions == [StartingPosition.trim_horizon()] * 2
-
-
-async def test_the_end_of_a_shard_is_a_result_and_not_an_error():
-    polling = Polling.of(empty_shard(1))
-    assert await polling.run(RecordingConsumer()) == [RunResult.COMPLETE]
-
-
-async def test_an_instant_that_the_service_has_not_come_to_yet_is_waited_for():
-    refusals = (failure(InvalidArgumentError, "GetShardIterator"),) * 3
-    start = StartingPosition.at_timestamp(ManualClock().now())
-    polling = Polling.of(FailingCalls(StoredShard(RECORDS), on_locate=refusals), start=start)
-    consumer = RecordingConsumer()
-    await polling.run(consumer)
-    assert consumer.records == RECORDS
 
 
 @pytest.mark.parametrize("seconds", [-3600, 3600])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers import RunResult, StartingPosition
+from kinesis_publishers import StartingPosition
 from kinesis_publishers.errors import IteratorExpiredError
 from kinesis_publishers.testing.fakes import (
     FakeDataPlane,
@@ -23,7 +23,6 @@ from kinesis_publishers.testing.fakes import (
     sample_records,
     sample_shard,
 )
-from tests.unit.polling.polling_support import polling_factory
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.manual_clock import ManualClock
@@ -88,13 +87,4 @@ async def test_a_publisher_that_delivers_something_else_fails_the_contract(
 ):
     factory = ScriptedPublisherFactory([ScriptedRun(batches=[batch_of(delivered)])])
     with pytest.raises(AssertionError):
-        await assert_shard_is_read(factory, RECORDS, clock=manual_clock)
-
-
-async def test_the_contract_holds_for_any_publisher(manual_clock: ManualClock):
-    script = ScriptedRun(batches=[batch_of(RECORDS)], result=RunResult.COMPLETE)
-    for factory in (
-        ScriptedPublisherFactory([script]),
-        polling_factory(records_in_calls(RECORDS, 2), manual_clock),
-    ):
         await assert_shard_is_read(factory, RECORDS, clock=manual_clock)

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import pytest
 
 from kinesis_publishers import (
-    PublisherContext,
     RecordBatch,
     RunResult,
     SequenceNumber,
@@ -17,16 +16,11 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.errors import IteratorExpiredError
 from kinesis_publishers.events import IteratorReplaced, RecordsFetched
-from kinesis_publishers.publishers.polling import PollingRecordPublisher
-from kinesis_publishers.publishers.quota import ShardQuota
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
-    FakeControlPlane,
     FakeDataPlane,
-    FakeStream,
     RecordingConsumer,
     StoredShard,
-    assert_shard_is_read,
     empty_shard,
     expired_iterator_after,
     finish,
@@ -35,8 +29,7 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
     throttled,
 )
-from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.polling.polling_support import CONFIG, Polling, polling_factory
+from tests.unit.polling.polling_support import Polling
 
 ARRIVAL = datetime(2026, 1, 1, tzinfo=UTC)
 TRIM_HORIZON = StartingPosition.trim_horizon()
@@ -47,45 +40,9 @@ def place(index: int, sub: int | None = None) -> SequenceNumber:
     return SequenceNumber(RECORDS[index].sequence_number, sub)
 
 
-@pytest.mark.parametrize("calls", [1, 3, 10])
-async def test_a_shard_is_delivered_in_order_and_to_its_end(calls: int, manual_clock: ManualClock):
-    factory = polling_factory(records_in_calls(RECORDS, calls, 500), manual_clock)
-    await assert_shard_is_read(factory, RECORDS, clock=manual_clock)
-
-
-@pytest.mark.parametrize(
-    ("start", "first"),
-    [
-        (StartingPosition.at(place(4)), 4),
-        (StartingPosition.after(place(4)), 5),
-        (StartingPosition.at_timestamp(RECORDS[6].approximate_arrival_timestamp), 6),
-    ],
-)
-async def test_reading_begins_at_the_starting_position(
-    start: StartingPosition, first: int, manual_clock: ManualClock
-):
-    factory = polling_factory(records_in_calls(RECORDS, 3), manual_clock)
-    await assert_shard_is_read(factory, RECORDS[first:], clock=manual_clock, start=start)
-
-
-@pytest.mark.parametrize("plane", [throttled(3), expired_iterator_after(1, records=RECORDS)])
-async def test_what_the_service_refuses_for_now_is_read_all_the_same(
-    plane: FakeDataPlane, manual_clock: ManualClock
-):
-    factory = polling_factory(plane, manual_clock)
-    await assert_shard_is_read(factory, RECORDS, clock=manual_clock)
-
-
 def test_latest_must_be_pinned_before_it_is_read_from():
-    context = PublisherContext(
-        data_plane=empty_shard(1),
-        control_plane=FakeControlPlane(FakeStream()),
-        clock=ManualClock(),
-        events=lambda _: None,
-    )
-    quota = ShardQuota(context.clock)
     with pytest.raises(ValueError, match="LATEST must be pinned"):
-        PollingRecordPublisher(sample_shard(), StartingPosition.latest(), CONFIG, context, quota)
+        Polling.of(empty_shard(1), start=StartingPosition.latest())
 
 
 async def test_one_run_is_one_get_records_and_the_iterator_is_kept():
@@ -247,14 +204,6 @@ async def test_adaptive_reads_follow_the_average_size_of_a_record():
     await polling.run(RecordingConsumer(), times=4)
     # 2 MiB/s for 0.2 s hold 6 records of 64 KiB; the first pause is known after two calls.
     assert [call.limit for call in polling.plane.records_calls] == [50, 50, 6, 6]
-
-
-async def test_adaptive_reads_take_payloads_without_length():
-    polling = Polling.of(
-        StoredShard(sample_records(400, size=0)), adaptive_reads=True, max_records=50
-    )
-    await polling.run(RecordingConsumer(), times=4)
-    assert [call.limit for call in polling.plane.records_calls] == [50, 50, 50, 50]
 
 
 async def test_every_answer_is_reported():

@@ -27,21 +27,16 @@ from kinesis_publishers.testing.fakes import (
     ShardReader,
     StoredShard,
     ThrottledCalls,
-    empty_shard,
     finish,
     sample_records,
     sample_shard,
     shard_name,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.polling.polling_support import POLICY, Polling, polling_factory
+from tests.unit.polling.polling_support import POLICY, Polling, failure, polling_factory
 
 RECORDS = sample_records(3)
 BEGINNING = StartingPosition.at_timestamp(ManualClock().now())
-
-
-def failure(kind: type[ServiceError], operation: str = "GetRecords") -> ServiceError:
-    return kind(f"{operation} failed", operation=operation, code=kind.__name__)
 
 
 def failing(
@@ -131,16 +126,6 @@ async def test_an_instant_that_is_refused_is_asked_for_once_a_second():
     polling = failing(on_locate=(failure(InvalidArgumentError, "GetShardIterator"),) * 3)
     await polling.run(RecordingConsumer())
     assert polling.clock.sleeps == [1, 1, 1]
-
-
-async def test_the_iterator_is_asked_for_before_the_room():
-    polling = Polling.of(empty_shard(9))
-
-    class WatchfulConsumer(RecordingConsumer):
-        async def wait_for_space(self, records: int, payload_bytes: int) -> None:
-            assert len(polling.plane.iterator_calls) == 1
-
-    await polling.run(WatchfulConsumer())
 
 
 @pytest.mark.parametrize(("seconds", "calls"), [(299, 1), (301, 4)])
