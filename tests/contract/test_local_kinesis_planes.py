@@ -40,6 +40,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 TRIM_HORIZON = StartingPosition.trim_horizon()
 STREAM = "orders"
 CONSUMER = "billing"
+FIRST_SHARD = "shardId-000000000000"
 RECORDS = sample_records(10)
 NOT_AWS = "<html>gateway timeout</html>"
 
@@ -49,7 +50,7 @@ def arn_in(service: Service) -> str:
 
 
 def shard_in(service: Service) -> Shard:
-    return Shard(stream_arn=arn_in(service), shard_id="shardId-000000000000")
+    return Shard(stream_arn=arn_in(service), shard_id=FIRST_SHARD)
 
 
 def keys_of(pages: Sequence[RecordPage]) -> list[str]:
@@ -105,7 +106,8 @@ async def test_a_closed_shard_ends_with_its_children(service: Service) -> None:
     assert keys_of(pages) == keys(RECORDS)
     assert [data for page in pages for data in page.payloads] == [one.data for one in RECORDS]
     assert pages[-1].millis_behind_latest == 0
-    assert [bool(page.child_shards) for page in pages] == [False, False, True]
+    assert [len(page.child_shards) for page in pages] == [0, 0, 2]
+    assert {one.parent_shard_ids for one in pages[-1].child_shards} == {(FIRST_SHARD,)}
 
 
 @pytest.mark.parametrize("index", [0, 4, 9])
@@ -353,6 +355,7 @@ async def test_shards_are_listed_page_by_page_and_since_an_instant(service: Serv
     )
     # An instant beyond the retention is refused by some services, and means everything.
     long_ago = created_at - timedelta(days=30)
+    service.server.add_fault(Fault("ListShards", "error", code="InvalidArgumentException"))
     assert await plane.list_shards(arn_in(service), since=long_ago) == listed
     service.server.limits = LIMITS
 

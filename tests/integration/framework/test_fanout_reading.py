@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers import Properties
-from kinesis_publishers.errors import AccessDeniedError, ConfigErrors
+from kinesis_publishers.errors import AccessDeniedError
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from tests.integration.framework.fanout_reader import (
-    EFO,
     PROTOCOLS,
     STREAM,
     FanOutReader,
@@ -212,20 +210,3 @@ async def test_a_missing_permission_is_named(
     reader = FanOutReader(server, options)
     with pytest.raises(AccessDeniedError, match=f"kinesis:{operation}"):
         await reader.read(1)
-
-
-async def test_bad_options_are_all_named_before_any_call(local_kinesis: LocalKinesis):
-    bad = {
-        **local_kinesis.properties(STREAM),
-        **EFO,
-        "kinesis.stream.efo.consumername": "not a name",
-        "kinesis.stream.efo.http-version": "2",
-        "kinesis.stream.efo.registration": "NONE",
-    }
-    with pytest.raises(ConfigErrors) as caught:
-        Properties.parse(bad)
-    text = str(caught.value)
-    assert "consumername" in text
-    assert "http-version" in text
-    assert f"consumerarn.{STREAM}" in text
-    assert local_kinesis.calls() == []

@@ -11,7 +11,6 @@ import pytest
 
 from kinesis_publishers import KinesisDataFetcher, RecordBatch, Shard
 from kinesis_publishers.errors import (
-    ConfigErrors,
     CredentialsError,
     MissingOptionError,
     StreamNotFoundError,
@@ -240,20 +239,3 @@ async def test_missing_credentials_are_said_with_what_to_check(
 async def test_a_stream_that_does_not_exist_is_named(local_kinesis: LocalKinesis) -> None:
     with pytest.raises(StreamNotFoundError, match="no-such-stream"):
         await Reading(1).run(local_kinesis.properties("no-such-stream"))
-
-
-async def test_all_that_is_wrong_is_said_at_once_and_before_any_call(
-    local_kinesis: LocalKinesis,
-) -> None:
-    with pytest.raises(ConfigErrors) as raised:
-        await Reading(1).run(
-            {
-                **local_kinesis.properties("orders"),
-                "kinesis.shard.getrecords.maxrecordcount": "many",
-                "kinesis.shard.getrecords.intervallmillis": "5",
-                "flink.stream.initpos": "YESTERDAY",
-            }
-        )
-    assert len(raised.value.problems) == 3
-    assert "local" not in str(raised.value).replace("http://127.0.0.1", "")
-    assert local_kinesis.calls() == []

@@ -188,22 +188,6 @@ async def test_what_aiohttp_has_received_unread_is_delivered_before_the_error(
             await subscription.wait_for_event()
 
 
-async def test_a_connection_that_closes_inside_an_event_delivers_nothing_of_it(
-    service: ScriptedService, plane: AioDataPlane
-) -> None:
-    async def cut_off(exchange: Exchange) -> None:
-        await exchange.answer()
-        await exchange.send(INITIAL + event(1, PAYLOAD) + event(2, PAYLOAD)[:-1])
-        await exchange.end()
-
-    service.script = cut_off
-    async with plane.subscribe_to_shard(SHARD, CONSUMER_ARN, TRIM_HORIZON) as subscription:
-        assert await take(subscription) == "1"
-        assert await subscription.wait_for_event() is not None
-        with pytest.raises(ConnectionFailedError, match="ended inside an event"):
-            await subscription.receive()
-
-
 async def test_leaving_in_the_middle_of_an_event_closes_the_connection(
     service: ScriptedService, plane: AioDataPlane
 ) -> None:

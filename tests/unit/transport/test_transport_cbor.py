@@ -1,8 +1,8 @@
-"""Answers in CBOR: what is not a whole and sound page is refused, whatever it claims to be."""
+"""Answers in CBOR, and damaged ones in JSON: what is not a whole and sound page is refused."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cbor2
 import pytest
@@ -15,12 +15,16 @@ from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.errors import MalformedResponseError
 from tests.unit.transport.test_transport_decoding import (
     ANSWERS,
+    as_body,
     as_cbor,
     assert_decodes_or_refuses,
     cbor_of,
     one_record,
     paths_in,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WHOLE = as_cbor(one_record())
 RECORD = cbor_of("", one_record()["Records"][0])
@@ -141,9 +145,10 @@ def test_an_answer_that_is_cut_off_anywhere_is_refused(
         decode_get_records(body[:end], is_cbor=True)
 
 
-@given(st.binary(max_size=200))
-def test_arbitrary_bytes_are_decoded_or_refused(body: bytes):
-    assert_decodes_or_refuses(body, is_cbor=True)
+@pytest.mark.parametrize("is_cbor", [False, True])
+@given(body=st.binary(max_size=200))
+def test_arbitrary_bytes_are_decoded_or_refused(body: bytes, is_cbor: bool):
+    assert_decodes_or_refuses(body, is_cbor=is_cbor)
 
 
 @given(CBOR_VALUES)
@@ -164,14 +169,15 @@ def test_an_answer_with_one_value_replaced_is_decoded_or_refused(
     assert_decodes_or_refuses(item(whole), is_cbor=True)
 
 
-@given(ANSWERS, st.data())
+@pytest.mark.parametrize("encode", [as_body, as_cbor])
+@given(answer=ANSWERS, data=st.data())
 def test_an_answer_with_bytes_changed_is_decoded_or_refused(
-    answer: dict[str, Any], data: st.DataObject
+    answer: dict[str, Any], data: st.DataObject, encode: Callable[[object], bytes]
 ):
-    body = bytearray(as_cbor(answer))
+    body = bytearray(encode(answer))
     for _ in range(data.draw(st.integers(1, 3))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-    assert_decodes_or_refuses(bytes(body), is_cbor=True)
+    assert_decodes_or_refuses(bytes(body), is_cbor=encode is as_cbor)
 
 
 def test_a_request_is_written_as_aws_writes_it():
@@ -182,10 +188,3 @@ def test_a_request_is_written_as_aws_writes_it():
         f" 69{b'Timestamp'.hex()} c1 1b0000018bcfe5687b ff"
     )
     assert cbor.loads(body) == {"ShardId": "s", "Limit": 10, "Timestamp": 1_700_000_000_123}
-
-
-def test_payloads_come_through_as_they_are():
-    payloads = [b"", bytes(range(256)), b"x" * 100_000]
-    records = [{**RECORD, "Data": payload} for payload in payloads]
-    page = decode_get_records(item({"Records": records}), is_cbor=True)
-    assert page.payloads == payloads

@@ -192,38 +192,33 @@ def test_a_broken_connection_is_repeated(error: Exception):
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "kind", "text"),
     [
-        botocore_errors.NoCredentialsError(),
-        botocore_errors.PartialCredentialsError(provider="env", cred_var="secret"),
-        botocore_errors.CredentialRetrievalError(provider="sts", error_msg="no"),
-        botocore_errors.TokenRetrievalError(provider="sso", error_msg="no"),
-        botocore_errors.ProfileNotFound(profile="work"),
-        botocore_errors.UnauthorizedSSOTokenError(),
-        botocore_errors.SSOTokenLoadError(error_msg="no"),
+        *(
+            (error, CredentialsError, "aws.credentials.provider")
+            for error in (
+                botocore_errors.NoCredentialsError(),
+                botocore_errors.PartialCredentialsError(provider="env", cred_var="secret"),
+                botocore_errors.CredentialRetrievalError(provider="sts", error_msg="no"),
+                botocore_errors.TokenRetrievalError(provider="sso", error_msg="no"),
+                botocore_errors.ProfileNotFound(profile="work"),
+                botocore_errors.UnauthorizedSSOTokenError(),
+                botocore_errors.SSOTokenLoadError(error_msg="no"),
+            )
+        ),
+        (botocore_errors.NoRegionError(), InvalidArgumentError, "region"),
+        (botocore_errors.ParamValidationError(report="Limit"), InvalidArgumentError, "Limit"),
+        (botocore_errors.InvalidRegionError(region_name="x y"), InvalidArgumentError, "x y"),
     ],
-    ids=lambda error: type(error).__name__,
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_credentials_that_cannot_be_had_are_not_repeated(error: Exception):
+def test_a_call_that_cannot_be_made_is_not_repeated(
+    error: Exception, kind: type[ServiceError], text: str
+):
     ours = mapped(error)
-    assert isinstance(ours, CredentialsError)
+    assert isinstance(ours, kind)
     assert not ours.retryable
-    assert "aws.credentials.provider" in str(ours)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        botocore_errors.NoRegionError(),
-        botocore_errors.ParamValidationError(report="Limit"),
-        botocore_errors.InvalidRegionError(region_name="no region"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_a_call_that_cannot_be_made_is_not_repeated(error: Exception):
-    ours = mapped(error)
-    assert isinstance(ours, InvalidArgumentError)
-    assert not ours.retryable
+    assert text in str(ours)
 
 
 def expired_credentials(*_: object) -> dict[str, str]:
@@ -278,6 +273,7 @@ def test_credentials_that_could_not_be_fetched_for_now_are_waited_for():
     failure = botocore_errors.CredentialRetrievalError(provider="sts", error_msg="timed out")
     error = raised_by(failure, client_with(RENEWED))
     assert isinstance(error, CredentialsError)
+    assert error.__cause__ is failure
     assert error.retryable
 
 

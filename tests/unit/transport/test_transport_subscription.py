@@ -169,8 +169,8 @@ def silent_source(*chunks: bytes) -> Chunks:
 
 
 async def test_silence_of_35_seconds_ends_the_subscription():
-    clock = ManualClock()
-    subscription = subscribe(silent_source(INITIAL), clock)
+    clock, source = ManualClock(), silent_source(INITIAL)
+    subscription = subscribe(source, clock)
     waiting = asyncio.ensure_future(subscription.wait_for_event())
     await clock.advance(34.9)
     assert not waiting.done()
@@ -179,6 +179,10 @@ async def test_silence_of_35_seconds_ends_the_subscription():
         await waiting
     assert raised.value.code == "SubscriptionSilent"
     assert isinstance(raised.value.__cause__, TimeoutError)
+    # It stays broken whatever comes.
+    source.is_ended = True
+    with pytest.raises(ConnectionFailedError, match="no whole event came"):
+        await subscription.wait_for_event()
 
 
 async def take_one(subscription: EventStreamSubscription) -> str:
@@ -251,15 +255,3 @@ async def test_after_a_cancelled_wait_the_subscription_is_broken_and_not_at_its_
         await subscription.wait_for_event()
     assert raised.value.code == "SubscriptionCancelled"
     assert source.reads == 2
-
-
-async def test_after_silence_the_subscription_stays_broken():
-    clock, source = ManualClock(), silent_source()
-    subscription = subscribe(source, clock)
-    waiting = asyncio.ensure_future(subscription.wait_for_event())
-    await clock.advance(35)
-    with pytest.raises(ConnectionFailedError, match="no whole event came"):
-        await waiting
-    source.is_ended = True
-    with pytest.raises(ConnectionFailedError, match="no whole event came"):
-        await subscription.wait_for_event()
