@@ -12,7 +12,6 @@ import orjson
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
-from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -89,28 +88,6 @@ async def test_an_answer_is_replaced_once(client: Client, fault: Fault, expected
     assert [await client.outcome() for _ in range(2)] == [expected, "10"]
 
 
-async def test_a_reset_breaks_the_connection(client: Client) -> None:
-    client.server.add_fault(Fault("GetRecords", "reset"))
-    with pytest.raises(
-        (ConnectionResetError, aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
-    ):
-        await client.read()
-    assert await client.outcome() == "10"
-
-
-async def test_a_truncated_body_ends_before_its_length(client: Client) -> None:
-    client.server.add_fault(Fault("GetRecords", "truncate"))
-    with pytest.raises(aiohttp.ClientPayloadError):
-        await client.read()
-    assert await client.outcome() == "10"
-
-
-async def test_an_empty_body_can_be_truncated_too(client: Client) -> None:
-    client.server.add_fault(Fault("DeleteStream", "truncate"))
-    with pytest.raises(aiohttp.ClientPayloadError):
-        await client.call("DeleteStream", StreamName="orders")
-
-
 @pytest.mark.parametrize("body", ["null", "[]", "{}", '"x"', ""])
 @pytest.mark.parametrize("operation", ["GetRecords", "ListShards", "SubscribeToShard", "PutRecord"])
 async def test_an_answer_may_be_json_but_not_aws_s(
@@ -119,29 +96,6 @@ async def test_an_answer_may_be_json_but_not_aws_s(
     client.server.add_fault(Fault(operation, "body", message=body))
     expected = {} if not body else orjson.loads(body)
     assert await client.call(operation, StreamName="orders") == (200, expected)
-    assert await client.outcome() == "10"
-
-
-async def test_a_body_of_another_status_is_scripted_too(client: Client) -> None:
-    client.server.add_fault(Fault("ListShards", "body", message="[1]", status=503))
-    assert await client.call("ListShards", StreamName="orders") == (503, [1])
-
-
-@pytest.mark.parametrize("operation", sorted(OPERATIONS))
-async def test_every_operation_may_refuse_the_credentials(client: Client, operation: str) -> None:
-    client.server.add_fault(Fault("*", "error", code="ExpiredTokenException", times=None))
-    status, answer = await client.call(operation, StreamName="orders")
-    assert (status, answer["__type"]) == (400, "ExpiredTokenException")
-
-
-async def test_an_outage_breaks_every_connection_until_its_time_is_over(client: Client) -> None:
-    clock = client.server.clock
-    assert isinstance(clock, ManualClock)
-    client.server.add_fault(Fault("*", "reset", lasting_seconds=300))
-    for _ in range(2):
-        with pytest.raises(aiohttp.ClientConnectionError):
-            await client.call("ListShards", StreamName="orders")
-        await clock.advance(299)
     assert await client.outcome() == "10"
 
 
@@ -190,20 +144,6 @@ async def test_a_delay_holds_the_answer_back_by_the_clock(client: Client) -> Non
     assert not reading.done()
     await clock.advance(1)
     assert await reading == "10"
-
-
-async def test_every_third_call_for_ever(client: Client) -> None:
-    client.server.add_fault(Fault("GetRecords", "throttle", times=None, every=3))
-    outcomes = [await client.outcome() for _ in range(6)]
-    assert outcomes == ["10", "10", f"400 {THROTTLED}"] * 2
-    client.server.clear_faults()
-    assert [await client.outcome() for _ in range(3)] == ["10"] * 3
-
-
-async def test_a_fault_of_another_shard_hits_nothing(client: Client) -> None:
-    client.server.add_fault(Fault("GetRecords", "throttle", shard_id="shardId-000000000001"))
-    client.server.add_fault(Fault("GetRecords", "throttle", stream="others"))
-    assert await client.outcome() == "10"
 
 
 async def test_the_log_names_what_went_wrong(client: Client) -> None:

@@ -101,12 +101,6 @@ def test_the_properties_name_the_authority_while_the_server_runs(secure: LocalKi
     assert not path.exists()
 
 
-def test_a_server_without_tls_has_no_authority() -> None:
-    with LocalKinesis.in_thread() as server:
-        assert server.ca_bundle is None
-        assert "aws.cabundle" not in server.properties("orders")
-
-
 def test_a_port_in_use_leaves_no_file_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,13 +140,7 @@ def test_a_client_that_negotiates_nothing_speaks_http_1(secure: LocalKinesis) ->
 def test_a_client_may_speak_http_2_without_asking(is_secure: bool) -> None:
     """The SDK for Java does so, with TLS and without."""
     with LocalKinesis.in_thread(tls=is_secure) as server, ExitStack() as opened:
-        port = httpx.URL(server.endpoint_url).port
-        connection = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
-        if is_secure:
-            context = _context_without_alpn(server)
-            connection = opened.enter_context(
-                context.wrap_socket(connection, server_hostname="127.0.0.1")
-            )
+        connection = _connected(server, opened, is_secure=is_secure)
         for piece in (b"P", b"RI * HTTP/2.0\r\n\r\nSM\r\n\r\n", SettingsFrame(0).serialize()):
             connection.sendall(piece)
         frame, _ = Frame.parse_frame_header(memoryview(connection.recv(9)))
@@ -165,14 +153,7 @@ def test_a_client_that_says_nothing_is_disconnected_when_the_server_closes(
 ) -> None:
     with ExitStack() as opened:
         with LocalKinesis.in_thread(tls=is_secure) as server:
-            port = httpx.URL(server.endpoint_url).port
-            connection = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
-            if is_secure:
-                connection = opened.enter_context(
-                    _context_without_alpn(server).wrap_socket(
-                        connection, server_hostname="127.0.0.1"
-                    )
-                )
+            connection = _connected(server, opened, is_secure=is_secure)
             connection.settimeout(DEADLINE_SECONDS)
         with suppress(OSError):
             assert connection.recv(1) == b""
@@ -230,6 +211,15 @@ class _Events:
             while (event := next(self._buffer, None)) is None:
                 self._buffer.add_data(await anext(self._pieces))
         return str(event.headers[":event-type"])
+
+
+def _connected(server: LocalKinesis, opened: ExitStack, *, is_secure: bool) -> socket.socket:
+    port = httpx.URL(server.endpoint_url).port
+    connection = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+    if not is_secure:
+        return connection
+    context = _context_without_alpn(server)
+    return opened.enter_context(context.wrap_socket(connection, server_hostname="127.0.0.1"))
 
 
 def _context_without_alpn(server: LocalKinesis) -> ssl.SSLContext:

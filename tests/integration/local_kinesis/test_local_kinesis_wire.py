@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
-from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
+from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,12 +69,6 @@ def test_an_error_is_a_400_with_type_and_message(wire: Wire) -> None:
         "__type": "ResourceNotFoundException",
         "message": "Stream nothing under account 123456789012 not found.",
     }
-
-
-def test_an_internal_failure_is_a_500(wire: Wire) -> None:
-    wire.server.add_fault(Fault("*", "internal_failure"))
-    response, content = wire.call("ListShards", {"StreamName": "orders"})
-    assert (response.status, content["__type"]) == (500, "InternalFailure")
 
 
 @pytest.mark.parametrize(

@@ -107,11 +107,6 @@ async def test_the_end_of_a_shard_may_carry_a_continuation_again_and_again(fault
     assert reader.texts == []
 
 
-async def test_without_after_events_a_fault_hits_the_first_one(faulty: Any) -> None:
-    plan(faulty, "end")
-    assert (await faulty.subscribe()).texts == []
-
-
 async def test_silence_lasts_until_the_subscription_ends(faulty: Any) -> None:
     plan(faulty, "silence", after_events=1)
     reader = await faulty.subscribe()

@@ -30,21 +30,6 @@ async def test_a_record_is_delivered_at_once(fan_out: Any) -> None:
     assert reader.texts == ["a"]
 
 
-async def test_a_record_that_another_thread_stores_is_delivered(fan_out: Any) -> None:
-    reader = await fan_out.subscribe()
-
-    def put() -> None:
-        with fan_out.service.lock:
-            fan_out.put("a", "b")
-
-    thread = threading.Thread(target=put)
-    thread.start()
-    async with asyncio.timeout(60):
-        await reader.wait_for_texts(2)
-    thread.join()
-    assert reader.texts == ["a", "b"]
-
-
 async def test_no_record_is_missed_while_threads_store_them(make_fan_out: Any) -> None:
     """Time stands still: a subscription that no record wakes never looks again."""
     fan_out = make_fan_out(Limits.off())

@@ -48,16 +48,6 @@ def test_a_merge_gives_one_child_of_two_parents(make_kinesis: Any) -> None:
     assert child["HashKeyRange"] == {"StartingHashKey": LOW, "EndingHashKey": HIGH}
 
 
-def test_children_start_above_every_number_of_their_parents(kinesis: Any) -> None:
-    """Also when one generation follows the other within the same second."""
-    split(kinesis)
-    merge(kinesis, 1, 2)
-    parent, lower, upper, merged = (shard["SequenceNumberRange"] for shard in kinesis.shards())
-    for child in (lower, upper):
-        assert int(child["StartingSequenceNumber"]) > int(parent["EndingSequenceNumber"])
-        assert int(merged["StartingSequenceNumber"]) > int(child["EndingSequenceNumber"])
-
-
 def test_records_go_to_open_shards_only(kinesis: Any) -> None:
     assert kinesis.put("before", ExplicitHashKey=LOW)["ShardId"] == SHARD(0)
     split(kinesis)
@@ -97,14 +87,6 @@ def test_an_iterator_of_an_empty_closed_shard_is_at_its_end(kinesis: Any, kind: 
     split(kinesis)
     answer = kinesis.read(kinesis.iterator(kind))
     assert (answer["Records"], answer["NextShardIterator"]) == ([], None)
-
-
-def test_an_iterator_from_before_the_split_reaches_the_end(kinesis: Any) -> None:
-    iterator = kinesis.iterator("LATEST")
-    kinesis.put("a")
-    split(kinesis)
-    answer = kinesis.read(iterator)
-    assert (len(answer["Records"]), answer["NextShardIterator"]) == (1, None)
 
 
 @pytest.mark.parametrize("hash_key", ["0", "1", HIGH])

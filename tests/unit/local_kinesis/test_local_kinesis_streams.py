@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,16 +15,6 @@ if TYPE_CHECKING:
 
 def status_of(kinesis: Any) -> str:
     return str(kinesis("DescribeStreamSummary")["StreamDescriptionSummary"]["StreamStatus"])
-
-
-def test_the_shards_of_a_new_stream_cover_the_hash_keys_without_gaps(make_kinesis: Any) -> None:
-    kinesis = make_kinesis()
-    kinesis.create(3)
-    ranges = [shard["HashKeyRange"] for shard in kinesis.shards()]
-    assert ranges[0]["StartingHashKey"] == "0"
-    assert ranges[-1]["EndingHashKey"] == str(2**128 - 1)
-    for one, following in itertools.pairwise(ranges):
-        assert int(one["EndingHashKey"]) + 1 == int(following["StartingHashKey"])
 
 
 def test_an_on_demand_stream_has_four_shards(make_kinesis: Any) -> None:

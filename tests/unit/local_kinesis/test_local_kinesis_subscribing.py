@@ -13,14 +13,6 @@ from tests.unit.local_kinesis.subscribing_harness import SHARD, STREAM
 IN_USE = "ResourceInUseException: Another active subscription"
 
 
-async def test_a_subscription_begins_with_an_initial_response_and_what_is_there(
-    fan_out: Any,
-) -> None:
-    fan_out.put("a", "b")
-    reader = await fan_out.subscribe()
-    assert (reader.initial_responses, reader.texts, reader.ending) == (1, ["a", "b"], None)
-
-
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -167,13 +159,6 @@ async def test_the_end_of_a_subscription_that_was_taken_over_leaves_the_newer_on
     await fan_out.subscribe()
     await older.aclose()
     assert fan_out.open_count() == 1
-
-
-async def test_a_client_that_leaves_has_no_subscription(fan_out: Any) -> None:
-    reader = await fan_out.subscribe()
-    assert fan_out.open_count() == 1
-    await reader.close()
-    assert fan_out.open_count() == 0
 
 
 async def test_a_client_that_leaves_before_the_first_byte_has_no_subscription(
