@@ -118,28 +118,6 @@ def test_what_cannot_be_loaded_is_an_error(lines: str, named: str) -> None:
     assert named in found["errors"][0]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a=\\u12", "Invalid \\u escape"),
-        ("kinesis.streams=a\nkinesis.streams=b", "kinesis.streams is given twice"),
-    ],
-)
-def test_a_file_that_contradicts_its_format_is_an_error(text: str, message: str) -> None:
-    result = run_command("config", "check", "-", stdin=text)
-    assert result.exit_code == 1
-    assert message in result.stderr
-
-
-def test_a_region_that_is_not_that_of_an_arn_is_an_error() -> None:
-    arn = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
-    text = f"kinesis.streams = {arn}\naws.region = eu-west-1\n"
-    result = run_command("config", "check", "-", stdin=text)
-    assert result.exit_code != 0
-    assert "aws.region is eu-west-1" in result.stderr
-    assert arn in result.stderr.replace("\n", "")
-
-
 def test_streams_may_be_missing_in_a_part_of_a_configuration() -> None:
     assert run_command("config", "check", "-", stdin="aws.region=eu-west-1").exit_code == 1
     assert values("aws.region=eu-west-1", "--partial")["kinesis.streams"][0] is None

@@ -8,12 +8,10 @@ import pytest
 
 from kinesis_publishers.model import Lease
 from tests.unit.cli.cli_support import ORDERS
-from tests.unit.cli.lease_support import WITH_LEASES, Application, after, application
+from tests.unit.cli.lease_support import WITH_LEASES, Application, after
 
 if TYPE_CHECKING:
     from click.testing import Result
-
-__all__ = ["application"]
 
 
 @pytest.fixture

@@ -141,16 +141,6 @@ def test_leases_of_several_streams_have_the_stream_in_their_keys(
     assert application.row(0).progress == BEGINNING
 
 
-def test_leases_of_a_stream_that_was_created_again_are_left_out(
-    application: Application, table: Callable[..., str], take: Callable[..., Result]
-) -> None:
-    epoch = int(application.identity.created_at.timestamp())
-    lease = kcl_lease(f"123456789012:orders:{epoch - 9}:{shard_name(0)}", _NUMBER)
-    result = take("kcl", table(_KCL_KEYS, lease))
-    assert result.exit_code == 1
-    assert "No row is about a shard of these streams" in result.stderr
-
-
 def test_a_lease_at_the_tip_is_pinned_and_one_at_a_timestamp_needs_it(
     application: Application,
     table: Callable[..., str],

@@ -70,17 +70,6 @@ def test_what_is_listed_is_imported_as_it_was(
     }
 
 
-def test_a_whole_application_is_copied_into_one_of_another_name(application: Application) -> None:
-    records = [("key", b"%d" % number) for number in range(10)]
-    places = application.server.put_many("orders", records)
-    application.save(application.checkpoint(places[4][0], after(places[4][1])))
-    listed = application("list", "--json").stdout
-    assert application("import", "-", "--application", "reports", stdin=listed).exit_code == 0
-    text = application.run.path.read_text()
-    application.run.path.write_text(text.replace("=billing", "=reports"))
-    assert application.read(5) == [b"%d" % number for number in range(5, 10)]
-
-
 @pytest.mark.parametrize(
     ("fields", "progress"),
     [

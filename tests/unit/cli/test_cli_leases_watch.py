@@ -14,12 +14,10 @@ from kinesis_publishers import Properties
 from kinesis_publishers.cli.leases.rows import watch
 from kinesis_publishers.model import Lease
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.cli.lease_support import Application, after, application
+from tests.unit.cli.lease_support import Application, after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["application"]
 
 _NOW = ManualClock().now()
 

@@ -70,14 +70,6 @@ def worker(application: Application) -> Iterator[Worker]:
         yield worker
 
 
-def test_a_reset_under_a_worker_is_refused(application: Application, worker: Worker) -> None:
-    to = ("--to", "TRIM_HORIZON", "--yes")
-    result = application("reset", "--all", *to, *WITH_LEASES)
-    assert result.exit_code == 1
-    assert "These are being read" in result.stderr
-    assert len(worker.found) == 10
-
-
 def test_after_a_forced_reset_a_worker_reads_again(
     application: Application, worker: Worker
 ) -> None:

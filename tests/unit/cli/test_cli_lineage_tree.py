@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from kinesis_publishers import Shard
-from kinesis_publishers.cli.shards import lineage_tree, shard_fields
+from kinesis_publishers.cli.shards import lineage_tree
 from kinesis_publishers.cli.shared.console import print_tree
 
 _ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
@@ -42,12 +42,6 @@ def test_a_child_stands_below_its_parent() -> None:
     ]
 
 
-def test_a_merged_shard_stands_below_one_parent_and_names_the_other() -> None:
-    lines = drawn(shard(0, is_closed=True), shard(1, is_closed=True, upper=True), shard(2, 0, 1))
-    assert lines[2] == "│   └── shardId-000000000002  open  50 %  and shardId-000000000001"
-    assert len(lines) == 4
-
-
 def test_a_parent_that_has_left_the_retention_is_named() -> None:
     assert drawn(shard(2, 0), shard(3, 1, 2)) == [
         "orders: 2 open, 0 closed",
@@ -74,11 +68,3 @@ def test_a_terminal_gets_every_generation_in_full(
 def test_more_than_a_thousand_generations_are_no_error() -> None:
     chain = [shard(0)] + [shard(number, number - 1) for number in range(1, 1200)]
     assert lineage_tree("orders", chain).children[0].label is not None
-
-
-def test_the_fields_of_a_shard_say_whether_it_is_open() -> None:
-    fields = shard_fields(shard(2, 0, is_closed=True))
-    assert fields["is_open"] is False
-    assert fields["hash_key_share"] == 0.5
-    assert fields["parent_shard_id"] == "shardId-000000000000"
-    assert fields["adjacent_parent_shard_id"] is None

@@ -32,6 +32,8 @@ def test_as_json_each_shard_is_an_object(run: RunCommand) -> None:
     assert shards[2]["parent_shard_id"] == shards[0]["shard_id"]
     assert shards[2]["adjacent_parent_shard_id"] == shards[1]["shard_id"]
     assert shards[0]["ending_hash_key"] == str(2**127 - 1)
+    assert shards[0]["hash_key_share"] == 0.5
+    assert shards[0]["adjacent_parent_shard_id"] is None
 
 
 def test_several_streams_are_shown_one_after_the_other(run: RunCommand) -> None:
@@ -41,12 +43,6 @@ def test_several_streams_are_shown_one_after_the_other(run: RunCommand) -> None:
         "returns: 1 open, 0 closed",
         "orders: 2 open, 0 closed",
     ]
-
-
-def test_a_stream_that_does_not_exist_is_an_error(run: RunCommand) -> None:
-    result = run("shards", "--stream", "nothing")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "Error: DescribeStreamSummary of nothing: check the stream's name" in result.stderr
 
 
 def test_a_service_that_is_down_is_an_error_after_few_attempts(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers.cli.shared.event_loop import OutputPipe
-from kinesis_publishers.testing.local_kinesis import Fault
 from tests.unit.cli.cli_support import ORDERS, run_command
 
 if TYPE_CHECKING:
@@ -145,36 +144,12 @@ def test_output_that_is_no_longer_read_is_an_end_like_any_other(
     assert (result.exit_code, result.stderr) == (0, "")
 
 
-def test_an_error_of_the_service_is_one_message(run: RunCommand) -> None:
-    run.server.add_fault(
-        Fault("GetRecords", "error", code="AccessDeniedException", message="not allowed")
-    )
-    result = run("tail", *_TO_THE_TIP)
-    assert result.exit_code == 1
-    assert "Error: GetRecords of" in result.stderr
-    assert "allow kinesis:GetRecords in the IAM policy" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_with_debug_an_error_has_its_traceback(run: RunCommand) -> None:
-    result = run("tail", "--stream", "nothing", "--debug")
-    assert result.exit_code == 1
-    assert "Traceback (most recent call last)" in result.stderr
-    assert result.stderr.splitlines()[-1].startswith("Error: DescribeStreamSummary of nothing")
-
-
 def test_all_that_is_wrong_with_the_properties_is_said_before_any_call(run: RunCommand) -> None:
     result = run("tail", "-P", "kinesis.stream.initpos=NOW", "-P", "aws.regions=x")
     assert result.exit_code == 1
     assert "kinesis.stream.initpos: got 'NOW'" in result.stderr
     assert "aws.regions: unknown option; did you mean aws.region?" in result.stderr
     assert run.server.calls() == []
-
-
-def test_without_a_stream_it_says_which_option_is_missing() -> None:
-    result = run_command("tail", "--region", "eu-west-1")
-    assert result.exit_code == 1
-    assert "--stream is required" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -234,43 +209,6 @@ def test_the_consumer_of_an_application_is_left_alone(run: RunCommand) -> None:
     assert "kinesis.stream.recordpublisher=EFO is left out: tail polls" in result.stderr
     called = {call.operation for call in run.server.calls()}
     assert not called & {"RegisterStreamConsumer", "SubscribeToShard", "DeregisterStreamConsumer"}
-
-
-_ARN = f"arn:aws:kinesis:us-east-1:123456789012:stream/{ORDERS}/consumer/ledger:1"
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        (),
-        ("kinesis.stream.efo.registration=NONE", f"kinesis.stream.efo.consumerarn.{ORDERS}={_ARN}"),
-    ],
-)
-def test_a_consumer_of_its_own_is_asked_for(run: RunCommand, more: tuple[str, ...]) -> None:
-    configure(run, *_EFO, *more)
-    result = run("tail", "-P", _EFO[0])
-    assert result.exit_code == 2
-    assert "needs its own stream consumer" in result.stderr
-    assert run.server.calls() == []
-
-
-def test_with_a_consumer_of_its_own_it_reads_as_the_application_does(run: RunCommand) -> None:
-    configure(run, *_EFO)
-    put(run, b"pushed")
-    own = "KINESIS.stream.efo.consumername=tail"
-    result = run("tail", "-P", own, "-n", "1", "--from", "TRIM_HORIZON")
-    assert "pushed" in result.stdout
-    assert result.stderr == ""
-    assert len(run.server.calls("SubscribeToShard")) >= 1
-
-
-def test_a_running_application_s_file_does_not_replay_what_it_has_read(run: RunCommand) -> None:
-    configure(run, "kinesis.checkpoint.application=ledger", "kinesis.stream.initpos=TRIM_HORIZON")
-    put(run, b"read long ago")
-    result = run("tail", "--until-tip")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "kinesis.stream.initpos is left out" in result.stderr
-    assert "read long ago" in run("tail", "-P", "flink.stream.initpos=TRIM_HORIZON", "-n1").stdout
 
 
 def test_a_file_may_be_a_pipe(run: RunCommand) -> None:

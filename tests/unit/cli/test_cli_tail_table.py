@@ -269,20 +269,7 @@ class Terminal:
             await self.table.run(fetcher)
 
 
-async def test_the_table_that_stays_says_how_far_each_shard_was_read(
-    local_kinesis: LocalKinesis,
-) -> None:
-    local_kinesis.create_stream(_ORDERS, 2)
-    terminal = Terminal()
-    session = TailSession(terminal.table, until=terminal.clock.now())
-    await terminal.run(local_kinesis, session)
-    assert terminal.shards(terminal.frames()[-1]) == {
-        "0": ("stopped", "0ms"),
-        "1": ("stopped", "0ms"),
-    }
-
-
-async def test_in_the_table_that_stays_a_shard_that_has_ended_has_ended(
+async def test_the_table_that_stays_says_how_far_each_shard_was_read_or_that_it_has_ended(
     local_kinesis: LocalKinesis,
 ) -> None:
     local_kinesis.create_stream(_ORDERS, 2)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 import types
 from abc import ABC, abstractmethod
-from importlib.metadata import EntryPoint
 
 import pytest
 
@@ -76,31 +74,6 @@ def test_any_class_will_do_where_nothing_is_expected() -> None:
 def test_the_error_says_what_is_missing(reference: str, message: str) -> None:
     with pytest.raises(PluginLoadError, match=message):
         load_plugin(reference, Base)
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("import no_such_dependency", "needs 'no_such_dependency', which is not installed"),
-        ("raise RuntimeError('boom')", "failed with RuntimeError: boom"),
-    ],
-)
-def test_a_module_that_fails_to_import_says_why(
-    source: str, message: str, tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "failing_plugin.py").write_text(source)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(PluginLoadError, match=message):
-        load_plugin("failing_plugin:X", Base)
-
-
-@pytest.mark.usefixtures("module")
-def test_an_entry_point_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("mine", "plugin_under_test:Good", plugins.RECORD_PUBLISHERS_GROUP)
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point])
-    assert load_plugin("mine", Base) is Good
-    with pytest.raises(PluginLoadError, match=r"'other' is no entry point .*installed: mine"):
-        load_plugin("other", Base)
 
 
 def test_a_mistyped_built_in_publisher_is_recognised() -> None:

@@ -234,10 +234,19 @@ def test_a_properties_file_is_read(tmp_path: Path) -> None:
     assert Properties.from_file(path) == expected
 
 
-def test_a_properties_file_that_contradicts_itself_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kinesis.streams=a\nkinesis.streams=b\n", "kinesis.streams is given twice"),
+        ("kinesis.streams=\\uXYZW\n", r"job\.properties.*Invalid \\u escape"),
+    ],
+)
+def test_a_properties_file_that_contradicts_its_format_is_an_error(
+    tmp_path: Path, text: str, message: str
+) -> None:
     path = tmp_path / "job.properties"
-    path.write_text("kinesis.streams=a\nkinesis.streams=b\n")
-    with pytest.raises(ConfigErrors, match="is given twice"):
+    path.write_text(text)
+    with pytest.raises(ConfigErrors, match=message):
         Properties.from_file(path)
 
 
@@ -273,13 +282,6 @@ def test_what_is_wrong_with_a_text_and_its_overrides_is_reported_together() -> N
     with pytest.raises(ConfigErrors) as caught:
         Properties.from_text("aws.regions=x", name="a text", overrides={"aws.endpoint": "y"})
     assert len(caught.value.problems) == 3
-
-
-def test_a_broken_escape_in_a_properties_file_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "job.properties"
-    path.write_text("kinesis.streams=\\uXYZW\n")
-    with pytest.raises(ConfigErrors, match=r"job\.properties"):
-        Properties.from_file(path)
 
 
 def test_properties_survive_pickling_and_their_own_dict() -> None:

@@ -135,13 +135,6 @@ def test_a_starting_position_that_is_not_understood_names_the_option(value: str)
         _parse({"startingPosition": value})
 
 
-def test_a_role_is_assumed_without_naming_the_provider() -> None:
-    arn = "arn:aws:iam::123456789012:role/r"
-    credentials = AwsConfig.from_properties(_parse({"rolearn": arn})).credentials
-    assert credentials.provider is CredentialsProvider.ASSUME_ROLE
-    assert credentials.role_arn == arn
-
-
 def test_a_named_provider_goes_before_the_one_that_the_role_implies() -> None:
     properties = _parse(
         {
