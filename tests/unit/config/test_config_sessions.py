@@ -14,28 +14,17 @@ from aiobotocore.session import AioSession
 from botocore.credentials import Credentials
 from botocore.exceptions import ProfileNotFound
 from botocore.session import Session
-from moto.server import ThreadedMotoServer
 
 from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.config import AwsConfig, Properties
 from kinesis_publishers.errors import CredentialsError, MissingOptionError, PluginLoadError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _PREFIX = "aws.credentials.provider"
 _ROLE_ARN = "arn:aws:iam::123456789012:role/reader"
 _KINDS = pytest.mark.parametrize("kind", [Session, AioSession])
-
-
-@pytest.fixture(scope="module")
-def sts() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +121,7 @@ def test_a_profile_that_does_not_exist_is_an_error(kind: type) -> None:
 
 
 @_KINDS
-def test_assume_role_calls_as_the_role(kind: type, sts: str) -> None:
+def test_assume_role_calls_as_the_role(kind: type, moto_url: str) -> None:
     session = _build(
         kind,
         {
@@ -140,7 +129,7 @@ def test_assume_role_calls_as_the_role(kind: type, sts: str) -> None:
             "role.arn": _ROLE_ARN,
             "role.sessionName": "my-session",
             "role.externalId": "external",
-            "role.stsEndpoint": sts,
+            "role.stsEndpoint": moto_url,
             "role.provider.basic.accesskeyid": "A",
             "role.provider.basic.secretkey": "S",
         },
@@ -151,7 +140,7 @@ def test_assume_role_calls_as_the_role(kind: type, sts: str) -> None:
         seen.append(dict(params))
 
     session.register("provide-client-params.sts.AssumeRole", record)
-    assert _caller(session, sts).endswith("assumed-role/reader/my-session")
+    assert _caller(session, moto_url).endswith("assumed-role/reader/my-session")
     assert seen == [
         {"RoleArn": _ROLE_ARN, "RoleSessionName": "my-session", "ExternalId": "external"}
     ]
@@ -161,33 +150,35 @@ def test_assume_role_calls_as_the_role(kind: type, sts: str) -> None:
 
 
 @_KINDS
-def test_a_role_may_assume_a_role(kind: type, sts: str) -> None:
+def test_a_role_may_assume_a_role(kind: type, moto_url: str) -> None:
     session = _build(
         kind,
         {
             "": "ASSUME_ROLE",
             "role.arn": _ROLE_ARN,
             "role.sessionName": "outer",
-            "role.stsEndpoint": sts,
+            "role.stsEndpoint": moto_url,
             "role.provider": "ASSUME_ROLE",
             "role.provider.role.arn": f"{_ROLE_ARN}-first",
-            "role.provider.role.stsEndpoint": sts,
+            "role.provider.role.stsEndpoint": moto_url,
             "role.provider.role.provider.basic.accesskeyid": "A",
             "role.provider.role.provider.basic.secretkey": "S",
         },
     )
-    assert _caller(session, sts).endswith("assumed-role/reader/outer")
+    assert _caller(session, moto_url).endswith("assumed-role/reader/outer")
 
 
 @_KINDS
-def test_a_role_without_anybody_to_assume_it_is_an_error_that_says_so(kind: type, sts: str) -> None:
-    values = {"": "ASSUME_ROLE", "role.arn": _ROLE_ARN, "role.stsEndpoint": sts}
+def test_a_role_without_anybody_to_assume_it_is_an_error_that_says_so(
+    kind: type, moto_url: str
+) -> None:
+    values = {"": "ASSUME_ROLE", "role.arn": _ROLE_ARN, "role.stsEndpoint": moto_url}
     with pytest.raises(CredentialsError, match=f"no credentials to assume {_ROLE_ARN}"):
         _credentials(_build(kind, values))
 
 
 @_KINDS
-def test_web_identity_token(kind: type, sts: str, tmp_path: Path) -> None:
+def test_web_identity_token(kind: type, moto_url: str, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("token")
     session = _build(
@@ -196,11 +187,11 @@ def test_web_identity_token(kind: type, sts: str, tmp_path: Path) -> None:
             "": "WEB_IDENTITY_TOKEN",
             "role.arn": _ROLE_ARN,
             "role.sessionName": "pod",
-            "role.stsEndpoint": sts,
+            "role.stsEndpoint": moto_url,
             "webIdentityToken.file": str(token),
         },
     )
-    assert _caller(session, sts).endswith("assumed-role/reader/pod")
+    assert _caller(session, moto_url).endswith("assumed-role/reader/pod")
 
 
 @_KINDS

@@ -8,6 +8,7 @@ from attrs import evolve
 
 from kinesis_publishers import Event, ShardKey, StartingPosition
 from kinesis_publishers.events import (
+    CallRetried,
     EventReceived,
     PoolUsed,
     RecordsFetched,
@@ -25,6 +26,7 @@ __all__ = [
     "POOL",
     "PROCESSED",
     "RECEIVED",
+    "RETRIED",
     "ZERO",
     "ended",
     "fetched",
@@ -47,6 +49,14 @@ FETCHED = RecordsFetched(
 RECEIVED = EventReceived(shard=ZERO, records=4, payload_bytes=80, millis_behind_latest=30)
 PROCESSED = RecordsProcessed(shard=ZERO, records=45, payload_bytes=4_500, seconds=2.0)
 POOL = PoolUsed(records=7, payload_bytes=70, max_records=100, max_bytes=1_000, waiters=3)
+RETRIED = CallRetried(
+    operation="GetRecords",
+    code="InternalFailure",
+    attempt=1,
+    delay_seconds=1.0,
+    message="",
+    shard=ZERO,
+)
 
 
 def fetched(**changes: Any) -> Event:

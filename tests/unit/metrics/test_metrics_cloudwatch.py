@@ -15,7 +15,6 @@ import pytest
 from attrs import define, field
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from moto.server import ThreadedMotoServer
 
 from kinesis_publishers import Properties, SystemClock
 from kinesis_publishers.events import RecordsRefused
@@ -44,15 +43,6 @@ def _client(url: str) -> Any:
         aws_secret_access_key="local",
         config=Config(retries={"total_max_attempts": 1}),
     )
-
-
-@pytest.fixture(scope="module")
-def cloudwatch() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 def _metrics(url: str, namespace: str, **options: str) -> CloudWatchMetrics:
@@ -96,20 +86,20 @@ def _total(url: str, namespace: str, name: str) -> dict[str, Any]:
     }
 
 
-async def test_what_is_left_at_the_end_is_sent_under_the_names_of_the_kcl(cloudwatch: str) -> None:
-    async with _metrics(cloudwatch, "at-the-end") as metrics:
+async def test_what_is_left_at_the_end_is_sent_under_the_names_of_the_kcl(moto_url: str) -> None:
+    async with _metrics(moto_url, "at-the-end") as metrics:
         for _ in range(3):
             metrics(PROCESSED)
         metrics(fetched(shard=ONE))
-    found = await asyncio.to_thread(_total, cloudwatch, "at-the-end", "RecordsProcessed")
+    found = await asyncio.to_thread(_total, moto_url, "at-the-end", "RecordsProcessed")
     assert found == {"sum": 135.0, "count": 3.0, "maximum": 45.0}
 
 
-async def test_by_stream_there_is_no_dimension_for_shards(cloudwatch: str) -> None:
-    async with _metrics(cloudwatch, "streams", **{"kinesis.metrics.level": "stream"}) as metrics:
+async def test_by_stream_there_is_no_dimension_for_shards(moto_url: str) -> None:
+    async with _metrics(moto_url, "streams", **{"kinesis.metrics.level": "stream"}) as metrics:
         metrics(fetched(shard=ZERO))
         metrics(fetched(shard=ONE))
-    client = _client(cloudwatch)
+    client = _client(moto_url)
     listed = await asyncio.to_thread(client.list_metrics, Namespace="streams")
     client.close()
     of_lag = [one for one in listed["Metrics"] if one["MetricName"] == "MillisBehindLatest"]
@@ -118,11 +108,11 @@ async def test_by_stream_there_is_no_dimension_for_shards(cloudwatch: str) -> No
     ]
 
 
-async def test_writing_has_the_dimensions_of_the_kpl(cloudwatch: str) -> None:
-    async with _metrics(cloudwatch, "writing") as metrics:
+async def test_writing_has_the_dimensions_of_the_kpl(moto_url: str) -> None:
+    async with _metrics(moto_url, "writing") as metrics:
         for code in ("Throttled", "InternalFailure"):
             metrics(RecordsRefused(shard=ZERO, code=code, entries=1))
-    client = _client(cloudwatch)
+    client = _client(moto_url)
     listed = await asyncio.to_thread(client.list_metrics, Namespace="writing")
     client.close()
     found = {

@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from kinesis_publishers.events import EVENT_TYPES
 from kinesis_publishers.metrics import KCL_METRICS, KPL_METRICS, METRICS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _DOCS = Path(__file__).parents[3] / "docs"
 _TEXT = (_DOCS / "observability.md").read_text(encoding="utf-8")
@@ -22,15 +17,10 @@ _BLOCKS = re.findall(r"^```python\n(.*?)^```", _TEXT, re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture
-def _cloudwatch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDWATCH", f"http://{host}:{port}")
+def _cloudwatch(monkeypatch: pytest.MonkeyPatch, moto_url: str) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDWATCH", moto_url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
-    yield
-    server.stop()
 
 
 def test_the_tables_are_up_to_date() -> None:

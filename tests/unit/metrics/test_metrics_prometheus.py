@@ -19,7 +19,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from kinesis_publishers import Properties, SystemClock
 from kinesis_publishers.assembly.classes import REPORTERS
 from kinesis_publishers.errors import InvalidOptionError
-from kinesis_publishers.events import EVENT_TYPES
 from kinesis_publishers.metrics import METRICS
 from kinesis_publishers.metrics.kcl_table import KCL_METRICS
 from kinesis_publishers.metrics.prometheus import PrometheusMetrics
@@ -195,7 +194,6 @@ def test_the_alarms_of_cloudwatch_name_metrics_and_dimensions_that_are_sent() ->
 
 
 def test_names_are_as_the_exporter_makes_them(unused_tcp_port: int) -> None:
-    assert EVENT_TYPES
     metrics = PrometheusMetrics.from_properties(properties_of(unused_tcp_port), SystemClock())
     try:
         for event in (started(ZERO), FETCHED):

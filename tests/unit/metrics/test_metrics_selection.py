@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from kinesis_publishers import Clock, Event, EventReporter, KinesisDataFetcher, Properties
+from kinesis_publishers import Clock, Event, EventReporter, Properties
 from kinesis_publishers.assembly import REPORTERS
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import ConfigError, PluginLoadError
@@ -19,7 +19,7 @@ from tests.unit.metrics.metric_support import FETCHED, PROCESSED
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from kinesis_publishers import EventSink, RecordBatch, Shard
+    from kinesis_publishers import EventSink
 
 ONE_OF_OURS = f"{__name__}:Notes"
 
@@ -186,20 +186,6 @@ async def test_what_cannot_take_events_is_refused_before_anything_is_opened(
         async with opened(ONE_OF_OURS, further):
             pytest.fail("opened")
     assert Notes.made is None
-
-
-async def test_a_fetcher_refuses_an_async_function_for_events() -> None:
-    async def on_batch(shard: Shard, batch: RecordBatch) -> None:
-        raise AssertionError("nothing is read")
-
-    properties = {"aws.region": "eu-west-1", "kinesis.streams": "orders"}
-    with pytest.raises(TypeError, match="events is async"):
-        async with KinesisDataFetcher.from_properties(
-            properties,
-            on_batch,
-            events=async_function,  # type: ignore[arg-type]
-        ):
-            pytest.fail("opened")
 
 
 async def test_without_the_extra_the_error_names_what_to_install(

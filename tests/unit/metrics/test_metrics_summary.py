@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from attrs import evolve
 
-from kinesis_publishers.events import BackpressureBegan, BackpressureEnded, CallRetried
+from kinesis_publishers.events import BackpressureBegan, BackpressureEnded
 from kinesis_publishers.metrics.summary import SummaryLog
 from tests.unit.metrics.metric_support import (
     ONE,
     POOL,
     PROCESSED,
+    RETRIED,
     ZERO,
     ended,
     fetched,
@@ -23,10 +24,6 @@ from tests.unit.metrics.metric_support import (
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.manual_clock import ManualClock
-
-RETRIED = CallRetried(
-    operation="GetRecords", code="x", attempt=1, delay_seconds=1.0, message="", shard=ZERO
-)
 
 
 @pytest.fixture

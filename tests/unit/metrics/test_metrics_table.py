@@ -11,7 +11,6 @@ from attrs import evolve, fields
 from kinesis_publishers.events import (
     EVENT_TYPES,
     BackpressureEnded,
-    CallRetried,
     CheckpointsSaved,
     ConsumerDeregistered,
     ConsumerRegistered,
@@ -41,6 +40,7 @@ from tests.unit.metrics.metric_support import (
     POOL,
     PROCESSED,
     RECEIVED,
+    RETRIED,
     ZERO,
     fetched,
     resubscribed,
@@ -95,14 +95,6 @@ KPL_NAMES = {
 }
 TABLES = pytest.mark.parametrize(
     "table", [METRICS, KCL_METRICS, KPL_METRICS], ids=["ours", "the KCL's", "the KPL's"]
-)
-RETRIED = CallRetried(
-    operation="GetRecords",
-    code="InternalFailure",
-    attempt=1,
-    delay_seconds=1.0,
-    message="",
-    shard=ZERO,
 )
 NO_METRIC_OF_THEIR_OWN = {FetcherStarted, StreamPrepared, ProducerStarted, ProducerStopped}
 
