@@ -86,9 +86,6 @@ class World(SimulatedWorld):
             task.result()
 
 
-Happening = "Callable[[World], Awaitable[None] | None]"
-
-
 @frozen
 class Put:
     count: int

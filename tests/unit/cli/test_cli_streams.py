@@ -21,8 +21,6 @@ def local(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     """Let ``--local`` find the server of this test, which has a port of its own."""
     here = {**connection.LOCAL, "aws.endpoint": run.server.endpoint_url}
     monkeypatch.setattr(connection, "LOCAL", here)
-    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
     return run
 
 

@@ -27,18 +27,6 @@ _ROLE_ARN = "arn:aws:iam::123456789012:role/reader"
 _KINDS = pytest.mark.parametrize("kind", [Session, AioSession])
 
 
-@pytest.fixture(autouse=True)
-def _no_other_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in (
-        *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"),
-        *("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"),
-    ):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
-
-
 def _build(kind: type, values: dict[str, str]) -> Any:
     keys = {f"{_PREFIX}.{key}" if key else _PREFIX: value for key, value in values.items()}
     properties = Properties.parse({"aws.region": "eu-west-1", **keys}, complete=False)

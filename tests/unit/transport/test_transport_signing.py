@@ -197,11 +197,7 @@ async def test_an_arn_of_another_partition_is_refused_before_a_call() -> None:
             await calls.sign("GetRecords", stream, b"{}", "orders")
 
 
-async def test_missing_credentials_are_an_error_of_our_tree(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name, raising=False)
+async def test_missing_credentials_are_an_error_of_our_tree() -> None:
     aws = AwsConfig(
         region="us-east-1",
         credentials=CredentialsConfig(provider=CredentialsProvider.ENV_VAR),
