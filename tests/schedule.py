@@ -119,7 +119,8 @@ def pytest_terminal_summary(
 
 
 def _name_of(report: pytest.TestReport) -> str:
-    return str(dict(report.user_properties)[_NAME])
+    # One whose process has died has no properties.
+    return str(dict(report.user_properties).get(_NAME, report.nodeid))
 
 
 class _Seconds:
