@@ -59,6 +59,9 @@ class Driver:
 
         Only the guard of stream consumers, which is in a session of its own, ends by itself.
         """
+        with suppress(ProcessLookupError):
+            # It ends nothing that it has begun while its family is looked up.
+            os.killpg(self._process.pid, signal.SIGSTOP)
         family = descendants(self._process.pid)
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)

@@ -76,6 +76,8 @@ def test_each_record_arrives_once_although_writer_and_reader_are_killed(
             writer.kill()
             reader.kill()
 
+    # These are copied after the micro-batch that was killed has been repeated.
+    put_more()
     writer, reader = start("flights"), start("flights-copy")
     try:
         deadline = time.monotonic() + _DEADLINE_SECONDS
