@@ -62,35 +62,6 @@ def actions(log: Path) -> list[str]:
     return [line.partition(" ")[0] for line in log.read_text().splitlines()]
 
 
-def test_the_last_one_to_leave_removes_the_consumer(start: Start, log: Path) -> None:
-    creator, other = held(start("hold")), held(start("hold"))
-    creator.communicate()
-    assert actions(log) == ["create"]
-    other.communicate()
-    assert actions(log) == ["create", "remove"]
-
-
-def test_the_leases_of_a_killed_process_are_gone_and_its_record_is_not(
-    start: Start, log: Path
-) -> None:
-    creator, other = held(start("hold")), held(start("hold"))
-    creator.send_signal(signal.SIGKILL)
-    creator.wait()
-    assert actions(log) == ["create"]
-    other.communicate()
-    assert actions(log) == ["create", "remove"]
-
-
-def test_what_a_process_left_that_was_killed_as_the_last_one_is_removed_by_the_next(
-    start: Start, log: Path
-) -> None:
-    creator = held(start("hold"))
-    creator.send_signal(signal.SIGKILL)
-    creator.wait()
-    held(start("hold")).communicate()
-    assert actions(log) == ["create", "remove"]
-
-
 def test_a_process_that_was_forked_off_does_not_keep_the_lease(start: Start, log: Path) -> None:
     creator = held(start("fork"))
     creator.send_signal(signal.SIGKILL)
