@@ -13,24 +13,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from tests.servers import Server
 
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> SharedStore:
-    """A file of sqlite, or what a test names: ``sql``, ``redis`` or ``dynamodb``."""
+    """A file of sqlite, or what a test names: ``dynamodb``, or the fixture of a server."""
     name = getattr(request, "param", "sqlite")
-    settings = {"store": name}
-    server = None
     if name == "sqlite":
-        settings["sqlite.path"] = str(tmp_path / "leases.sqlite3")
+        properties = {"store": name, "sqlite.path": str(tmp_path / "leases.sqlite3")}
     elif name == "dynamodb":
-        settings["dynamodb.endpoint"] = request.getfixturevalue("moto_url")
+        properties = {"store": name, "dynamodb.endpoint": request.getfixturevalue("moto_url")}
     else:
-        server = request.getfixturevalue("postgres" if name == "sql" else "redis_server")
-        settings[f"{name}.url"] = server.url
-    return SharedStore(
-        {f"kinesis.checkpoint.{key}": value for key, value in settings.items()}, server
-    )
+        server: Server = request.getfixturevalue(name)
+        return SharedStore(server.properties, server)
+    return SharedStore({f"kinesis.checkpoint.{key}": one for key, one in properties.items()}, None)
 
 
 @pytest.fixture

@@ -200,6 +200,12 @@ class Team:
         for worker in running:
             worker.stop()
 
+    def end_with_all_read(self) -> None:
+        """Stop everything once all is read, and check who has read what, and in which order."""
+        self.wait_until_all_is_read()
+        self.stop()
+        self.assert_history()
+
     def failed(self) -> list[Worker]:
         """Return the workers that have ended by themselves."""
         return [

@@ -104,8 +104,6 @@ def test_a_killed_worker_is_replaced_and_its_subscriptions_with_it(
         team.wait_until(lambda: min(first.count("record"), second.count("record")) > 20, "records")
         first.kill()
         team.wait_until_balanced(second)
-    team.wait_until_all_is_read()
-    team.stop()
-    team.assert_history()
+    team.end_with_all_read()
     assert all(before.worker == "first" for before, *_ in team.repeated())
     assert refused_subscriptions(team) == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.leases.lease_team import Producer, Team, keys_of, let_pass
+from tests.integration.leases.lease_team import Producer, Team, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,9 +38,7 @@ def test_a_paused_worker_delivers_nothing_of_what_others_took_and_says_what_it_h
         team.wait_until_balanced(first, second)
         took_again = [one for one in first.entries if one.at > resumed_at]
         assert any(one.what == "LeaseTaken" for one in took_again)
-    team.wait_until_all_is_read()
-    team.stop()
-    team.assert_history()
+    team.end_with_all_read()
     assert {one.shard_id for one in team.entries("LeaseLost") if one.worker == "first"} == lost
     if how != "batches":
         assert {one.shard_id for one in team.entries("lost")} == lost
@@ -62,9 +60,7 @@ def test_a_worker_goes_on_after_another_one_that_came_and_went_during_its_pause(
         first.resume()
         had = first.count("record")
         team.wait_until(lambda: first.count("record") > had + 100, "more records of the first")
-    team.wait_until_all_is_read()
-    team.stop()
-    team.assert_history()
+    team.end_with_all_read()
     # What the first one had been handed out before it stood still comes once more, from either of
     # them: the second one may have ended before it came to it.
     ((_, resumed_at),) = first.pauses
@@ -72,23 +68,6 @@ def test_a_worker_goes_on_after_another_one_that_came_and_went_during_its_pause(
         own = [one for one in entries if one.worker == "first"]
         assert len(entries) == 2, entries
         assert any((first.batch_begun_at(one) or one.at) < resumed_at for one in own), entries
-
-
-def test_a_pause_of_the_only_worker_repeats_nothing(new_team: Callable[..., Team]) -> None:
-    team = new_team(2, _FAILOVER_SECONDS)
-    (worker,) = team.start("worker")
-    with Producer(team):
-        team.wait_until(lambda: worker.count("record") > 50, "records of the worker")
-        worker.pause()
-        let_pass(2 * _FAILOVER_SECONDS)
-        worker.resume()
-        had = worker.count("record")
-        team.wait_until(lambda: worker.count("record") > had + 100, "more records")
-    team.wait_until_all_is_read()
-    team.stop()
-    team.assert_history()
-    assert team.repeated() == []
-    assert team.entries("LeaseLost", "lost") == []
 
 
 @pytest.mark.parametrize(
@@ -105,9 +84,7 @@ def test_a_callback_that_takes_long_keeps_its_leases(
             # The second worker does not obey.
             team.put(f"{key} {what} first {4 * _FAILOVER_SECONDS}", key=key)
         team.wait_until(lambda: first.count("done"), "end of the callback")
-    team.wait_until_all_is_read()
-    team.stop()
-    team.assert_history()
+    team.end_with_all_read()
     assert team.repeated() == []
     assert team.entries("LeaseLost", "lost") == []
 
@@ -158,9 +135,7 @@ def test_a_shard_that_is_not_handed_over_in_time_is_taken_and_its_loss_is_told(
     # What another worker has taken is cancelled where that is possible.
     finished = 2 if how == "scan" else 1
     team.wait_until(lambda: first.count("done") == finished, "end of the callbacks")
-    team.wait_until_all_is_read()
-    team.stop()
-    team.assert_history()
+    team.end_with_all_read()
     assert taken in {one.shard_id for one in team.entries("LeaseLost")}
     if how == "scan":
         assert {one.shard_id for one in team.entries("lost")} == {taken}

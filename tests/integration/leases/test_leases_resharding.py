@@ -34,8 +34,6 @@ def test_children_wait_for_their_parents_over_all_workers(
                 team.server.reshard(STREAM, count)
             team.wait_until(partial(has_read_others, team, had), "records of new shards")
         team.wait_until_balanced(*workers)
-    team.wait_until_all_is_read()
-    team.stop()
-    team.assert_history()
+    team.end_with_all_read()
     team.assert_parents_first()
     assert team.repeated() == []

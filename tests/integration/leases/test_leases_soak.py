@@ -156,8 +156,11 @@ class Chaos:
 @pytest.mark.parametrize(
     ("store", "seconds"),
     [
-        pytest.param("sql", 30, marks=pytest.mark.long),
-        *(pytest.param(store, 480, marks=pytest.mark.soak) for store in ("sql", "redis", "sqlite")),
+        pytest.param("postgres", 30, marks=pytest.mark.long),
+        *(
+            pytest.param(store, 480, marks=pytest.mark.soak)
+            for store in ("postgres", "redis_server", "sqlite")
+        ),
     ],
     indirect=["store"],
 )

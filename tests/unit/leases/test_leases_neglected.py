@@ -9,7 +9,7 @@ from attrs import evolve
 
 from kinesis_publishers.checkpoints import CheckpointMemory
 from kinesis_publishers.engine.lineage import starting_progress
-from kinesis_publishers.events import ConsumerRegistered
+from kinesis_publishers.events import ConsumerRegistered, LeasesCounted
 from kinesis_publishers.model import ChildShard, ShardProgress, StartingPosition
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard, shard_name
 from kinesis_publishers.testing.manual_clock import ManualClock
@@ -77,6 +77,9 @@ async def test_what_no_worker_has_room_for_goes_to_one_that_has_more_than_its_sh
     small = await Worker.begin("small", memory, manual_clock, shards, config("s", max_leases=1))
     large = await Worker.begin("large", memory, manual_clock, shards)
     await small.look()
+    assert small.events[-1] == LeasesCounted(
+        worker="s", current=1, total=6, workers=1, free=5, spilled=5
+    )
     for _ in range(5 * int(FAILOVER)):
         await manual_clock.advance(1)
         await small.look()
@@ -84,6 +87,9 @@ async def test_what_no_worker_has_room_for_goes_to_one_that_has_more_than_its_sh
         await small.hand_over()
         await large.hand_over()
     assert (len(small.readable), len(large.readable)) == (1, 5)
+    assert large.events[-1] == LeasesCounted(
+        worker="large", current=5, total=6, workers=2, free=0, spilled=0
+    )
 
 
 async def test_a_worker_that_cannot_see_the_others_removes_no_consumer(
