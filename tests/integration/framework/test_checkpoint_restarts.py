@@ -7,21 +7,28 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers import Event, KinesisDataFetcher, Properties, RecordBatch, Shard
+from kinesis_publishers import (
+    KinesisDataFetcher,
+    Properties,
+    Record,
+    RecordBatch,
+    Shard,
+    read,
+)
 from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
 from kinesis_publishers.errors import CheckpointError, ConfigError, RetriesExhaustedError
-from kinesis_publishers.events import CheckpointsSaved
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from kinesis_publishers.testing.local_kinesis import Limits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kinesis_publishers.model import ShardKey, ShardProgress
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
@@ -39,16 +46,21 @@ _FAN_OUT = {
 }
 
 
-def properties_of(
-    server: LocalKinesis, directory: Path, position: str = "TRIM_HORIZON"
-) -> dict[str, str]:
+def properties_of(server: LocalKinesis, directory: Path) -> dict[str, str]:
     return {
         **server.properties("orders"),
         **_OFTEN,
-        "kinesis.stream.initpos": position,
+        "kinesis.stream.initpos": "TRIM_HORIZON",
         "kinesis.checkpoint.application": "billing",
         "kinesis.checkpoint.sqlite.path": str(directory / "checkpoints.sqlite3"),
     }
+
+
+def in_table(properties: dict[str, str], endpoint: str) -> dict[str, str]:
+    """Return the properties of the same reader with a table for its checkpoints."""
+    others = {key: one for key, one in properties.items() if ".sqlite." not in key}
+    table = {"store": "dynamodb", "dynamodb.endpoint": endpoint}
+    return others | {f"kinesis.checkpoint.{key}": one for key, one in table.items()}
 
 
 def file_of(properties: dict[str, str]) -> Path:
@@ -67,49 +79,37 @@ def numbered(start: int, stop: int) -> list[tuple[str, bytes]]:
     return [(f"key-{number % 20}", b"%d" % number) for number in range(start, stop)]
 
 
-class Reading:
-    """Collects the numbers that are read, and stops when enough have come."""
-
-    def __init__(self, expected: int) -> None:
-        self._expected = expected
-        self._fetcher: KinesisDataFetcher | None = None
-        self.numbers: list[int] = []
-        self.by_key: dict[str, list[int]] = defaultdict(list)
-
-    async def on_batch(self, shard: Shard, batch: RecordBatch) -> None:
-        for record in batch:
-            self.numbers.append(int(record.data))
-            self.by_key[record.partition_key].append(int(record.data))
-        if len(self.numbers) >= self._expected and self._fetcher is not None:
-            self._fetcher.stop()
-
-    async def run(self, properties: dict[str, str]) -> None:
-        async with KinesisDataFetcher.from_properties(properties, self.on_batch) as fetcher:
-            self._fetcher = fetcher
-            async with asyncio.timeout(30):
-                await fetcher.run()
+async def read_all(properties: dict[str, str], count: int) -> list[Record]:
+    """Read so many records, and leave when the last of them has been processed."""
+    async with asyncio.timeout(30), read(properties) as records:
+        return [await anext(records) for _ in range(count)]
 
 
-async def read(properties: dict[str, str], expected: int) -> Reading:
-    reading = Reading(expected)
-    await reading.run(properties)
-    return reading
+def numbers(records: Iterable[Record]) -> list[int]:
+    return sorted(int(record.data) for record in records)
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [({}, {}), ({}, _FAN_OUT), (_FAN_OUT, {})],
-    ids=["polling", "polling to fan-out", "fan-out to polling"],
+    ("first", "second", "table"),
+    [({}, {}, ""), ({}, _FAN_OUT, ""), (_FAN_OUT, {}, ""), ({}, {}, "restarts")],
+    ids=["polling", "polling to fan-out", "fan-out to polling", "a table"],
 )
 async def test_a_restart_repeats_and_loses_nothing_with_any_publisher(
-    local_kinesis: LocalKinesis, tmp_path: Path, first: dict[str, str], second: dict[str, str]
+    local_kinesis: LocalKinesis,
+    moto_url: str,
+    tmp_path: Path,
+    first: dict[str, str],
+    second: dict[str, str],
+    table: str,
 ) -> None:
     local_kinesis.create_stream("orders", 3)
     local_kinesis.put_many("orders", numbered(0, 500))
     properties = properties_of(local_kinesis, tmp_path)
-    assert sorted((await read(properties | first, 500)).numbers) == list(range(500))
+    if table:
+        properties = in_table(properties, moto_url) | {"kinesis.checkpoint.dynamodb.table": table}
+    assert numbers(await read_all(properties | first, 500)) == list(range(500))
     local_kinesis.put_many("orders", numbered(500, 1000))
-    assert sorted((await read(properties | second, 500)).numbers) == list(range(500, 1000))
+    assert numbers(await read_all(properties | second, 500)) == list(range(500, 1000))
 
 
 async def test_resharding_across_a_restart_loses_nothing_and_keeps_the_order(
@@ -118,35 +118,18 @@ async def test_resharding_across_a_restart_loses_nothing_and_keeps_the_order(
     local_kinesis.create_stream("orders", 2)
     local_kinesis.put_many("orders", numbered(0, 300))
     properties = properties_of(local_kinesis, tmp_path)
-    await read(properties, 300)
+    await read_all(properties, 300)
     for turn in range(1, 4):
         local_kinesis.put_many("orders", numbered(300 * turn, 300 * turn + 150))
         local_kinesis.reshard("orders", 2 + turn)
         local_kinesis.put_many("orders", numbered(300 * turn + 150, 300 * turn + 300))
-        reading = await read(properties, 300)
-        assert sorted(reading.numbers) == list(range(300 * turn, 300 * turn + 300))
-        for numbers in reading.by_key.values():
-            assert numbers == sorted(numbers)
+        records = await read_all(properties, 300)
+        assert numbers(records) == list(range(300 * turn, 300 * turn + 300))
+        for key in {record.partition_key for record in records}:
+            own = [record for record in records if record.partition_key == key]
+            assert [int(record.data) for record in own] == numbers(own)
     ended = [one for one in (await stored(properties)).values() if one.is_ended]
     assert len(ended) >= 2
-
-
-async def test_latest_is_pinned_across_a_restart_before_any_record(
-    local_kinesis: LocalKinesis, tmp_path: Path
-) -> None:
-    local_kinesis.create_stream("orders", 2)
-    local_kinesis.put_many("orders", numbered(0, 10))
-    properties = properties_of(local_kinesis, tmp_path, "LATEST")
-    reading = Reading(1)
-    events: list[Event] = []
-    async with KinesisDataFetcher.from_properties(
-        properties, reading.on_batch, events=events.append
-    ) as fetcher:
-        await fetcher.prepare()
-    assert len(await stored(properties)) == 2
-    assert [one.shards for one in events if isinstance(one, CheckpointsSaved)] == [2]
-    local_kinesis.put_many("orders", numbered(10, 20))
-    assert sorted((await read(properties, 10)).numbers) == list(range(10, 20))
 
 
 def test_a_killed_reader_repeats_only_what_came_after_its_last_checkpoint(
@@ -203,62 +186,31 @@ async def test_a_store_that_cannot_be_opened_is_said_before_anything_is_asked(
     properties = properties_of(local_kinesis, tmp_path)
     file_of(properties).write_text("something else")
     with pytest.raises(CheckpointError, match=r"checkpoints\.sqlite3"):
-        await read(properties, 1)
+        await read_all(properties, 1)
     assert local_kinesis.calls() == []
 
 
 async def test_a_table_that_cannot_be_reached_is_an_error_after_the_retries(
     local_kinesis: LocalKinesis, tmp_path: Path
 ) -> None:
-    properties = properties_of(local_kinesis, tmp_path) | {
-        "kinesis.checkpoint.store": "dynamodb",
-        "kinesis.checkpoint.dynamodb.endpoint": "http://127.0.0.1:9",
+    properties = in_table(properties_of(local_kinesis, tmp_path), "http://127.0.0.1:9") | {
         "kinesis.checkpoint.store.maxretries": "2",
         "kinesis.checkpoint.store.backoff.max": "1",
     }
-    del properties["kinesis.checkpoint.sqlite.path"]
     with pytest.raises(RetriesExhaustedError, match="DescribeTable"):
-        await read(properties, 1)
+        await read_all(properties, 1)
     assert local_kinesis.calls() == []
 
 
-async def test_a_store_that_goes_down_while_reading_stops_the_reader(
-    local_kinesis: LocalKinesis, tmp_path: Path
-) -> None:
-    local_kinesis.create_stream("orders")
-    local_kinesis.put_many("orders", numbered(0, 10))
-    properties = properties_of(local_kinesis, tmp_path)
-
-    async def remove_the_file(shard: Shard, batch: RecordBatch) -> None:
-        file_of(properties).unlink(missing_ok=True)
-
-    async with KinesisDataFetcher.from_properties(properties, remove_the_file) as fetcher:
-        async with asyncio.timeout(30):
-            with pytest.raises(CheckpointError, match="check that the file is there"):
-                await fetcher.run()
+async def on_batch(shard: Shard, batch: RecordBatch) -> None:
+    raise AssertionError("never called")
 
 
 async def test_resume_beside_a_store_is_refused_before_anything_is_opened(
     local_kinesis: LocalKinesis, tmp_path: Path
 ) -> None:
     properties = properties_of(local_kinesis, tmp_path)
-    opening = KinesisDataFetcher.from_properties(properties, Reading(1).on_batch, resume={})
+    opening = KinesisDataFetcher.from_properties(properties, on_batch, resume={})
     with pytest.raises(ConfigError, match="give one of them"):
         await opening.__aenter__()
     assert not file_of(properties).exists()
-
-
-async def test_a_table_keeps_progress_across_a_restart(
-    local_kinesis: LocalKinesis, moto_url: str, tmp_path: Path
-) -> None:
-    local_kinesis.create_stream("orders", 2)
-    local_kinesis.put_many("orders", numbered(0, 100))
-    properties = properties_of(local_kinesis, tmp_path) | {
-        "kinesis.checkpoint.store": "dynamodb",
-        "kinesis.checkpoint.dynamodb.table": "restarts",
-        "kinesis.checkpoint.dynamodb.endpoint": moto_url,
-    }
-    del properties["kinesis.checkpoint.sqlite.path"]
-    assert sorted((await read(properties, 100)).numbers) == list(range(100))
-    local_kinesis.put_many("orders", numbered(100, 200))
-    assert sorted((await read(properties, 100)).numbers) == list(range(100, 200))
