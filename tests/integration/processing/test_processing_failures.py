@@ -28,6 +28,8 @@ from tests.integration.processing.scanning_support import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kinesis_publishers import Shard
     from tests.integration.processing.processing_support import Orders
 
@@ -177,7 +179,7 @@ async def test_a_group_that_on_batch_raises_is_raised_as_it_is(orders: Orders) -
     assert caught.value is problems
 
 
-def test_a_dead_letter_that_fails_says_for_which_record_and_why(
+def test_a_dead_letter_that_fails_stops_and_says_for_which_record_and_why(
     orders: Orders, caplog: pytest.LogCaptureFixture
 ) -> None:
     orders.put(20, key="one shard")
@@ -191,6 +193,7 @@ def test_a_dead_letter_that_fails_says_for_which_record_and_why(
     assert note.startswith("It was raised by put of DeadLetter for record ")
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert "will be put aside: ZeroDivisionError('for 7')" in caplog.text
+    assert scanned(orders, 13) == list(range(7, 20))
 
 
 def test_a_dead_letter_that_returns_after_another_worker_has_failed_is_recorded(
@@ -237,17 +240,23 @@ def test_of_two_callbacks_that_fail_at_once_neither_error_is_lost(
     assert other in "".join(caught.value.__notes__) + caplog.text
 
 
-def test_a_hook_that_fails_says_for_which_shard(orders: Orders) -> None:
-    orders.put(2)
+def test_a_hook_that_fails_stops_says_for_which_shard_and_the_shard_is_not_ended(
+    orders: Orders,
+) -> None:
+    orders.put(20)
     orders.server.reshard("orders", 1)
 
     def on_shard_end(shard: Shard) -> None:
         raise OSError("the archive is down")
 
+    collector = Collector(10**9)
     with pytest.raises(OSError, match="the archive is down") as caught:
-        scan(orders.properties(), Collector(10**9), on_shard_end=on_shard_end)
+        scan(orders.properties(), collector, on_shard_end=on_shard_end)
     (note,) = caught.value.__notes__
     assert note.startswith("It was raised by on_shard_end for orders/shardId-")
+    assert not any(one.is_ended for one in orders.stored().values())
+    # The other shard may not have been read when the first one ended.
+    assert sorted(collector.seen + scanned_in_next_run(orders)) == list(range(20))
 
 
 @pytest.mark.parametrize("where", ["process", "put", "on_shard_end"])
@@ -307,53 +316,42 @@ async def test_a_cancellation_inside_of_a_hook_of_read_is_a_failure(orders: Orde
     assert not any(one.is_ended for one in stored.values())
 
 
-def slow_unless_first(orders: Orders, is_refused: threading.Event, number: int) -> None:
-    """Let another run overtake, wait until that is known, and take a while for each record."""
-    if number == 0:
-        scanned(orders, 200)
-        return
-    assert is_refused.wait(30)
-    threading.Event().wait(0.02)
+def scan_each(properties: dict[str, str], process: Callable[[int], None], events: Any) -> None:
+    scan(properties, lambda record: process(int(record.data)), events=events)
 
 
-def test_after_another_reader_has_taken_over_no_further_record_is_processed(
-    orders: Orders,
-) -> None:
-    orders.put(200, key="one shard")
-    is_refused = threading.Event()
-    seen: list[int] = []
-
-    def process(record: Record) -> None:
-        slow_unless_first(orders, is_refused, int(record.data))
-        seen.append(int(record.data))
-
-    with pytest.raises(StaleCheckpointError):
-        scan(
-            orders.properties(checkpoint_intervalmillis="10"),
-            process,
-            events=lambda event: isinstance(event, CheckpointsRefused) and is_refused.set(),
-        )
-    assert len(seen) < 100
-
-
-async def test_after_another_reader_has_taken_over_no_further_record_is_read(
-    orders: Orders,
-) -> None:
-    orders.put(200, key="one shard")
-    is_refused = threading.Event()
-    seen: list[int] = []
-
-    async def read_slowly() -> None:
-        async with read(
-            orders.properties(checkpoint_intervalmillis="10"),
-            events=lambda event: isinstance(event, CheckpointsRefused) and is_refused.set(),
-        ) as records:
+def read_each(properties: dict[str, str], process: Callable[[int], None], events: Any) -> None:
+    async def loop() -> None:
+        async with read(properties, events=events) as records:
             async for record in records:
-                await asyncio.to_thread(slow_unless_first, orders, is_refused, int(record.data))
-                seen.append(int(record.data))
+                await asyncio.to_thread(process, int(record.data))
+
+    asyncio.run(loop())
+
+
+@pytest.mark.parametrize("reader", [scan_each, read_each])
+def test_after_another_reader_has_taken_over_no_further_record_is_processed(
+    orders: Orders, reader: Callable[[dict[str, str], Callable[[int], None], Any], None]
+) -> None:
+    orders.put(200, key="one shard")
+    is_refused = threading.Event()
+    seen: list[int] = []
+
+    def process(number: int) -> None:
+        """Let another run overtake, wait until that is known, and take a while for each record."""
+        if number == 0:
+            scanned(orders, 200)
+        else:
+            assert is_refused.wait(30)
+            threading.Event().wait(0.02)
+        seen.append(number)
+
+    def note(event: Event) -> None:
+        if isinstance(event, CheckpointsRefused):
+            is_refused.set()
 
     with pytest.raises(StaleCheckpointError):
-        await read_slowly()
+        reader(orders.properties(checkpoint_intervalmillis="10"), process, note)
     assert len(seen) < 100
 
 

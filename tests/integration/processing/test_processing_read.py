@@ -318,19 +318,16 @@ async def test_two_tasks_that_ask_at_once_are_refused(orders: Orders) -> None:
         assert numbers([await first]) == [0]
 
 
-async def test_a_stream_that_is_over_is_not_opened_again(orders: Orders) -> None:
+async def test_a_stream_is_entered_once(orders: Orders) -> None:
     orders.put(4, key="one shard")
     stream = read(orders.properties())
-    await take(stream, 1)
+    async with stream as records:
+        await anext(records)
+        with pytest.raises(ClosedError):
+            await records.__aenter__()
     with pytest.raises(ClosedError, match=r"call read\(\) again"):
         await take(stream, 1)
     assert [record async for record in stream] == []
-
-
-async def test_a_stream_is_entered_once(orders: Orders) -> None:
-    async with read(orders.properties()) as records:
-        with pytest.raises(ClosedError):
-            await records.__aenter__()
 
 
 async def test_a_loop_that_was_left_is_closed_by_entering_the_stream(orders: Orders) -> None:

@@ -94,11 +94,18 @@ def test_the_end_of_a_shard_covers_what_skipped_its_checkpoint_if_a_hook_is_told
     assert scanned_in_next_run(orders) == ([] if has_hook else [6, 7, 8, 9])
 
 
-def test_by_default_a_failure_stops_and_its_record_is_read_again(orders: Orders) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"on_error": RetryOnError(policy=AT_ONCE)}],
+    ids=["by default", "after retries"],
+)
+def test_a_failure_stops_and_its_record_is_read_again(
+    orders: Orders, settings: dict[str, Any]
+) -> None:
     orders.put(20, key="one shard")
     collector = Collector(20, before=fails_at(7))
     with pytest.raises(ZeroDivisionError, match="for 7") as caught:
-        scan(orders.properties(), collector)
+        scan(orders.properties(), collector, **settings)
     assert collector.seen == list(range(7))
     (note,) = caught.value.__notes__
     assert note.startswith("It was raised by the callback for record ")
@@ -118,14 +125,6 @@ def test_a_call_that_fails_is_made_again_before_the_next_record(orders: Orders) 
 
     scan(orders.properties(), process, on_error=RetryOnError(policy=AT_ONCE))
     assert calls == [*range(7), 7, 7, 7, *range(7, 20)]
-
-
-def test_retries_that_are_used_up_stop(orders: Orders) -> None:
-    orders.put(20, key="one shard")
-    collector = Collector(20, before=fails_at(7))
-    with pytest.raises(ZeroDivisionError):
-        scan(orders.properties(), collector, on_error=RetryOnError(policy=AT_ONCE))
-    assert scanned(orders, 13) == list(range(7, 20))
 
 
 @pytest.mark.parametrize("with_retries", [False, True])
@@ -161,17 +160,6 @@ def test_a_dead_letter_at_the_end_of_a_delivery_is_recorded(orders: Orders) -> N
     scan(orders.properties(), collector, on_error=DeadLetter(put))
     assert done.is_set()
     assert scanned_in_next_run(orders) == []
-
-
-def test_a_dead_letter_that_fails_stops(orders: Orders) -> None:
-    orders.put(20, key="one shard")
-
-    def put(record: Record | RecordBatch, error: Exception) -> None:
-        raise OSError("the queue is down")
-
-    with pytest.raises(OSError, match="the queue is down"):
-        scan(orders.properties(), Collector(20, before=fails_at(7)), on_error=DeadLetter(put))
-    assert scanned(orders, 13) == list(range(7, 20))
 
 
 def test_a_whole_batch_is_put_aside(orders: Orders) -> None:

@@ -21,7 +21,7 @@ from kinesis_publishers import (
     ScanResult,
     scan,
 )
-from kinesis_publishers.errors import ConfigError, StaleCheckpointError
+from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.retry import RetryPolicy
 from tests.integration.processing.scanning_support import (
     Collector,
@@ -172,34 +172,6 @@ def test_the_hook_comes_behind_the_last_record_of_a_shard(orders: Orders) -> Non
     stored = orders.stored()
     assert stored["shardId-000000000000"].is_ended
     assert stored["shardId-000000000001"].is_ended
-
-
-def test_a_hook_that_fails_stops_and_the_shard_is_not_ended(orders: Orders) -> None:
-    orders.put(20)
-    orders.server.reshard("orders", 1)
-
-    def on_shard_end(shard: Shard) -> None:
-        raise OSError("the archive is down")
-
-    collector = Collector(10**9)
-    with pytest.raises(OSError, match="the archive is down"):
-        scan(orders.properties(), collector, on_shard_end=on_shard_end)
-    stored = orders.stored()
-    assert not any(one.is_ended for one in stored.values())
-    # The other shard may not have been read when the first one ended.
-    assert sorted(collector.seen + scanned_in_next_run(orders)) == list(range(20))
-
-
-def test_a_second_reader_of_the_same_application_is_refused(orders: Orders) -> None:
-    orders.put(20, key="one shard")
-
-    def process(record: Record) -> ScanResult | None:
-        if int(record.data) == 0:
-            scanned(orders, 20)
-        return None
-
-    with pytest.raises(StaleCheckpointError):
-        scan(orders.properties(checkpoint_intervalmillis="10"), process)
 
 
 @pytest.mark.parametrize(
