@@ -133,6 +133,12 @@ class Buffer:
             StoredProgress(self.store, self.clock, self.events.append), config, self.clock
         )
 
+    async def beside(self) -> Buffer:
+        """Return another reader, over the same storage, whose store is open."""
+        other = Buffer(clock=self.clock, memory=self.memory)
+        await other.store.open()
+        return other
+
     async def begin(self, *shards: Shard) -> None:
         """Open the store, and see these shards for the first time."""
         await self.store.open()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import boto3
-from attrs import frozen
+from attrs import evolve, frozen
 
 from kinesis_publishers import SequenceNumber, ShardKey, StreamIdentity
 from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
@@ -43,6 +43,7 @@ ORDERS = StreamIdentity(
     arn="arn:aws:kinesis:eu-west-1:123456789012:stream/orders",
     created_at=CREATED_AT,
 )
+PAYMENTS = evolve(ORDERS, name="payments", arn=ORDERS.arn.replace("orders", "payments"))
 ORDERS_KEY = "123456789012:orders:1779960600"
 SHARD = ShardKey(ORDERS.arn, "shardId-000000000002")
 NUMBER = "49590338271490256608559692538361571095921575989136588898"
@@ -86,6 +87,12 @@ class KclTable:
         found: Item | None = self.client.get_item(
             TableName=self.config.table, Key={"leaseKey": {"S": key}}
         ).get("Item")
+        return found
+
+    def row(self, key: str = SHARD.shard_id) -> Item:
+        """Return a row that has to be there."""
+        found = self.get(key)
+        assert found is not None, key
         return found
 
     def delete(self, key: str = SHARD.shard_id) -> None:

@@ -18,7 +18,7 @@ from kinesis_publishers.testing.fakes import (
     sample_records,
     sample_shard,
 )
-from tests.unit.checkpoints.checkpoint_support import BEGINNING, KEY, Buffer, at
+from tests.unit.checkpoints.checkpoint_support import BEGINNING, KEY, at
 
 
 class _Ignoring(DeliverySink):
@@ -40,10 +40,8 @@ def _delivery(*, is_aggregate: bool) -> Delivery:
 @pytest.mark.parametrize("is_aggregate", [False, True], ids=["plain", "aggregate"])
 @pytest.mark.parametrize("count", [0, 4, 5])
 async def test_the_age_of_a_shard_is_known_once_its_delivered_records_are_recorded(
-    is_aggregate, count
+    buffer, is_aggregate, count
 ):
-    buffer = Buffer()
-    await buffer.begin()
     noon = buffer.clock.now()
     sink = buffer.checkpointer.sink(_Ignoring(), records_deliveries=False)
     delivery = _delivery(is_aggregate=is_aggregate)
@@ -60,9 +58,7 @@ async def test_the_age_of_a_shard_is_known_once_its_delivered_records_are_record
     assert buffer.stored == {KEY: seen if count == 5 else recorded}
 
 
-async def test_a_shard_of_which_nothing_was_delivered_yet_is_kept_young():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_a_shard_of_which_nothing_was_delivered_yet_is_kept_young(buffer):
     sink = buffer.checkpointer.sink(_Ignoring(), records_deliveries=False)
     seen = evolve(BEGINNING, as_of=buffer.clock.now())
     sink.observe(ShardStatus(shard=sample_shard(0), progress=seen))
@@ -70,9 +66,7 @@ async def test_a_shard_of_which_nothing_was_delivered_yet_is_kept_young():
     assert buffer.stored == {KEY: seen}
 
 
-async def test_the_known_age_of_a_shard_outlasts_progress_without_an_age():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_the_known_age_of_a_shard_outlasts_progress_without_an_age(buffer):
     noon = buffer.clock.now()
     for as_of in (noon, None, noon - timedelta(seconds=5)):
         buffer.checkpointer.record(KEY, at(1, as_of=as_of))

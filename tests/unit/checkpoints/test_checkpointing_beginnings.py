@@ -26,8 +26,7 @@ PINNED = ShardProgress(position=StartingPosition.at_timestamp(CREATED_AT + timed
 
 async def resumed(buffer: Buffer) -> dict[str, StreamProgress]:
     """Return what the next reader of the same store continues from."""
-    following = Buffer(memory=buffer.memory)
-    await following.store.open()
+    following = await buffer.beside()
     return await following.checkpointer.take_over({})
 
 
@@ -41,9 +40,7 @@ async def test_where_a_stream_begins_is_stored_before_anything_is_read() -> None
     }
 
 
-async def test_a_listing_without_news_writes_nothing() -> None:
-    buffer = Buffer()
-    await buffer.begin(PARENT)
+async def test_a_listing_without_news_writes_nothing(buffer: Buffer) -> None:
     buffer.checkpointer.record(KEY, at(5))
     await buffer.checkpointer.flush()
     buffer.store.batches.clear()
@@ -63,8 +60,7 @@ async def test_a_first_checkpoint_that_was_cut_off_is_made_again() -> None:
         with pytest.raises(InternalServiceError):
             await buffer.follow({one.key: PINNED for one in shards}, *shards)
         assert await resumed(buffer) == {}
-        again = Buffer(memory=buffer.memory)
-        await again.store.open()
+        again = await buffer.beside()
         await again.checkpointer.take_over({})
         later = evolve(PINNED, as_of=CREATED_AT)
         await again.follow({one.key: later for one in shards}, *shards)
@@ -106,9 +102,7 @@ def fail_after(buffer: Buffer, batches: int) -> None:
     buffer.store.save = failing  # type: ignore[method-assign,assignment]
 
 
-async def test_a_child_has_no_checkpoint_before_its_parent_has() -> None:
-    buffer = Buffer()
-    await buffer.begin(PARENT)
+async def test_a_child_has_no_checkpoint_before_its_parent_has(buffer: Buffer) -> None:
     shards = (PARENT, GRANDCHILD, CHILD)
     await buffer.follow({one.key: BEGINNING for one in shards}, *shards)
     own_mark, *batches = [list(batch) for batch in buffer.store.batches]
@@ -127,17 +121,13 @@ async def test_a_shard_that_has_left_the_retention_is_removed_and_recorded_no_mo
     assert buffer.stored == {CHILD.key: BEGINNING}
 
 
-async def test_the_stream_stays_known_when_all_its_shards_are_gone() -> None:
-    buffer = Buffer()
-    await buffer.begin(PARENT)
+async def test_the_stream_stays_known_when_all_its_shards_are_gone(buffer: Buffer) -> None:
     await buffer.checkpointer.follow(IDENTITIES, {}, {})
     assert buffer.stored == {}
     assert (await resumed(buffer))[STREAM_ARN].shards == {}
 
 
-async def test_checkpoints_of_other_streams_are_left_alone() -> None:
-    buffer = Buffer()
-    await buffer.begin(PARENT)
+async def test_checkpoints_of_other_streams_are_left_alone(buffer: Buffer) -> None:
     other = ShardKey(f"{STREAM_ARN}-2", KEY.shard_id)
     checkpoint = Checkpoint(shard=other, stream_created_at=CREATED_AT, progress=at(3))
     await buffer.store.save([CheckpointWrite(checkpoint=checkpoint)])
@@ -151,8 +141,7 @@ async def test_a_stream_that_was_created_again_starts_over() -> None:
     await buffer.begin(PARENT, CHILD)
     buffer.checkpointer.record(KEY, at(5))
     await buffer.checkpointer.flush()
-    following = Buffer(memory=buffer.memory)
-    await following.store.open()
+    following = await buffer.beside()
     await following.checkpointer.take_over({})
     created_at = CREATED_AT + timedelta(days=1)
     identity = evolve(IDENTITIES[STREAM_ARN], created_at=created_at)
@@ -165,11 +154,10 @@ async def test_a_stream_that_was_created_again_starts_over() -> None:
     assert following.stored == {KEY: at(1)}
 
 
-async def test_a_stream_that_was_created_again_is_reported_until_it_starts_over() -> None:
-    buffer = Buffer()
-    await buffer.begin(PARENT)
-    following = Buffer(memory=buffer.memory)
-    await following.store.open()
+async def test_a_stream_that_was_created_again_is_reported_until_it_starts_over(
+    buffer: Buffer,
+) -> None:
+    following = await buffer.beside()
     await following.checkpointer.take_over({})
     fail_after(following, 1)
     identity = evolve(IDENTITIES[STREAM_ARN], created_at=CREATED_AT + timedelta(days=1))

@@ -30,9 +30,7 @@ async def _run(buffer: Buffer, *, records: int = 0, error: Exception | None = No
         await asyncio.Event().wait()
 
 
-async def test_progress_is_written_after_the_interval_and_not_before():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_progress_is_written_after_the_interval_and_not_before(buffer):
     async with buffer.checkpointer.running():
         buffer.checkpointer.record(KEY, at(1))
         await buffer.clock.advance(5)
@@ -60,18 +58,14 @@ async def test_enough_records_are_written_at_once():
         assert len(buffer.store.batches) == 1
 
 
-async def test_the_end_of_a_shard_is_written_at_once():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_the_end_of_a_shard_is_written_at_once(buffer):
     async with buffer.checkpointer.running():
         buffer.checkpointer.record(KEY, at(1, ended=True))
         await buffer.clock.settle()
         assert buffer.stored == {KEY: at(1, ended=True)}
 
 
-async def test_the_rest_is_written_at_the_end():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_the_rest_is_written_at_the_end(buffer):
     async with buffer.checkpointer.running():
         buffer.checkpointer.record(KEY, at(1))
     assert buffer.stored == {KEY: at(1)}
@@ -101,9 +95,7 @@ async def test_a_store_that_fails_ends_what_runs():
     assert len(buffer.store.batches) == 1, "it is not asked again after it has failed"
 
 
-async def test_any_exception_of_a_custom_store_is_a_checkpoint_error():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_any_exception_of_a_custom_store_is_a_checkpoint_error(buffer):
     buffer.store.errors.append(KeyError("host"))
     buffer.checkpointer.record(KEY, at(1))
     with pytest.raises(CheckpointError, match=r"ScriptedStore failed to write.*KeyError: 'host'"):
@@ -122,26 +114,13 @@ async def test_a_store_that_does_not_say_what_it_has_written_is_a_checkpoint_err
         await _run(buffer, records=1)
 
 
-async def test_a_second_reader_of_the_application_ends_what_runs():
-    buffer = Buffer(max_records=1)
-    await buffer.begin()
-    await buffer.write_as_another_reader(KEY, at(5))
-    with pytest.raises(ReaderReplacedError, match=r"has taken over arn:.*/orders"):
-        await _run(buffer, records=1)
-    assert buffer.stored == {KEY: at(5)}
-
-
-async def test_after_an_error_what_was_processed_is_written():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_after_an_error_what_was_processed_is_written(buffer):
     with pytest.raises(ZeroDivisionError):
         await _run(buffer, error=ZeroDivisionError())
     assert buffer.stored == {KEY: at(1)}
 
 
-async def test_the_error_wins_over_a_store_that_fails_after_it():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_the_error_wins_over_a_store_that_fails_after_it(buffer):
     buffer.store.errors.append(InternalServiceError("the table is down"))
     with pytest.raises(ZeroDivisionError) as raised:
         await _run(buffer, error=ZeroDivisionError())
@@ -155,18 +134,14 @@ async def _run_until_cancelled(buffer: Buffer, *, records: int = 0) -> asyncio.T
     return task
 
 
-async def test_a_cancelled_reader_still_writes():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_a_cancelled_reader_still_writes(buffer):
     task = await _run_until_cancelled(buffer)
     with pytest.raises(asyncio.CancelledError):
         await task
     assert buffer.stored == {KEY: at(1)}
 
 
-async def test_a_cancelled_reader_waits_ten_seconds_for_its_store():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_a_cancelled_reader_waits_ten_seconds_for_its_store(buffer):
     buffer.store.gate.clear()
     task = await _run_until_cancelled(buffer)
     await buffer.clock.advance(9.9)
@@ -190,9 +165,7 @@ async def test_a_write_that_was_cancelled_is_repeated_by_the_last_one():
     assert buffer.stored == {KEY: at(1)}
 
 
-async def test_a_failure_that_a_later_write_has_made_up_for_does_not_keep_the_rest_back():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_a_failure_that_a_later_write_has_made_up_for_does_not_keep_the_rest_back(buffer):
     buffer.checkpointer.record(KEY, at(0))
     buffer.store.errors.append(InternalServiceError("the table is down"))
     with pytest.raises(InternalServiceError):
@@ -203,9 +176,7 @@ async def test_a_failure_that_a_later_write_has_made_up_for_does_not_keep_the_re
     assert buffer.stored == {KEY: at(1)}
 
 
-async def test_a_reader_that_is_cancelled_while_it_writes_the_rest_still_writes():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_a_reader_that_is_cancelled_while_it_writes_the_rest_still_writes(buffer):
     buffer.store.gate.clear()
 
     async def run_to_the_end() -> None:
@@ -222,9 +193,7 @@ async def test_a_reader_that_is_cancelled_while_it_writes_the_rest_still_writes(
     assert buffer.stored == {KEY: at(1)}
 
 
-async def test_a_buffer_may_run_again():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_a_buffer_may_run_again(buffer):
     for number in (1, 2):
         async with buffer.checkpointer.running():
             buffer.checkpointer.record(KEY, at(number))
@@ -235,9 +204,7 @@ async def test_a_buffer_may_run_again():
 @pytest.mark.parametrize(
     "backwards", [at(4), BEGINNING, at(5), evolve(at(9), is_ended=False)], ids=str
 )
-async def test_progress_never_moves_backwards(backwards):
-    buffer = Buffer()
-    await buffer.begin()
+async def test_progress_never_moves_backwards(buffer, backwards):
     buffer.checkpointer.record(KEY, at(5, ended=True))
     with pytest.raises(CheckpointError, match="would move back"):
         buffer.checkpointer.record(KEY, backwards)
@@ -253,9 +220,7 @@ async def test_progress_never_moves_backwards(backwards):
     assert buffer.stored == {KEY: at(5, ended=True)}
 
 
-async def test_progress_inside_of_an_aggregate_is_kept():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_progress_inside_of_an_aggregate_is_kept(buffer):
     for sub in (0, 3):
         inside = evolve(
             at(1), position=StartingPosition.at(SequenceNumber("8", sub_sequence_number=sub))
@@ -268,16 +233,12 @@ async def test_progress_inside_of_an_aggregate_is_kept():
     assert buffer.stored == {KEY: at(8)}
 
 
-async def test_progress_of_an_unknown_shard_is_an_error():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_progress_of_an_unknown_shard_is_an_error(buffer):
     with pytest.raises(CheckpointError, match="has no checkpoint"):
         buffer.checkpointer.record(ONE, at(1))
 
 
-async def test_an_idle_shard_is_written_again_after_hours_only():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_an_idle_shard_is_written_again_after_hours_only(buffer):
     start = buffer.clock.now()
     async with buffer.checkpointer.running():
         for minutes in range(0, 24 * 60, 10):
@@ -304,20 +265,19 @@ async def test_what_is_written_is_reported_with_the_time_that_the_store_took():
     assert len(buffer.events) == 2, "there was nothing to write"
 
 
-async def test_a_write_that_is_refused_is_reported():
-    buffer = Buffer()
-    await buffer.begin()
+async def test_a_write_that_is_refused_is_reported(buffer):
     await buffer.write_as_another_reader(KEY, at(5))
     buffer.events.clear()
     buffer.checkpointer.record(KEY, at(6))
-    with pytest.raises(ReaderReplacedError) as raised:
+    with pytest.raises(ReaderReplacedError, match=r"has taken over arn:.*/orders") as raised:
         await buffer.checkpointer.flush()
     assert buffer.events == [CheckpointsRefused(message=str(raised.value.__cause__))]
+    assert buffer.stored == {KEY: at(5)}
 
 
-async def test_a_store_that_does_not_answer_is_given_ten_seconds_in_all_after_an_error() -> None:
-    buffer = Buffer()
-    await buffer.begin()
+async def test_a_store_that_does_not_answer_is_given_ten_seconds_in_all_after_an_error(
+    buffer: Buffer,
+) -> None:
     buffer.store.gate.clear()
     buffer.checkpointer.record(KEY, at(1))
     error = RuntimeError("the reason to stop")

@@ -36,12 +36,26 @@ SHARD, CHILD = sample_shard(0), sample_shard(1, parent=0)
 BOTH = {SHARD.key: BEGINNING, CHILD.key: BEGINNING}
 
 
+@pytest.fixture
+def older(buffer: Buffer) -> Buffer:
+    return buffer
+
+
 async def started(older: Buffer) -> Buffer:
     """Return a reader that starts while ``older`` runs, and has taken over."""
-    newer = Buffer(clock=older.clock, memory=older.memory)
-    await newer.store.open()
+    newer = await older.beside()
     await newer.checkpointer.take_over(streams(STREAM_ARN))
     return newer
+
+
+async def both_taking_over() -> tuple[Buffer, Buffer]:
+    """Return two readers that have taken over a stream before its first checkpoint."""
+    first = Buffer()
+    await first.store.open()
+    second = await first.beside()
+    for one in (first, second):
+        await one.checkpointer.take_over(streams(STREAM_ARN))
+    return first, second
 
 
 async def write(buffer: Buffer, number: int) -> None:
@@ -59,8 +73,7 @@ async def living(buffer: Buffer) -> AsyncIterator[None]:
 @asynccontextmanager
 async def restarted(older: Buffer) -> AsyncIterator[asyncio.Task[dict[str, StreamProgress]]]:
     """Start a reader and yield its taking over, which may take a while."""
-    again = Buffer(clock=older.clock, memory=older.memory)
-    await again.store.open()
+    again = await older.beside()
     task = asyncio.create_task(again.checkpointer.take_over(streams(STREAM_ARN)))
     try:
         yield task
@@ -69,9 +82,7 @@ async def restarted(older: Buffer) -> AsyncIterator[asyncio.Task[dict[str, Strea
         await asyncio.wait([task])
 
 
-async def test_the_newer_reader_goes_on_and_the_older_one_stops() -> None:
-    older = Buffer()
-    await older.begin()
+async def test_the_newer_reader_goes_on_and_the_older_one_stops(older: Buffer) -> None:
     await write(older, 1)
     newer = await started(older)
     with pytest.raises(
@@ -82,9 +93,7 @@ async def test_the_newer_reader_goes_on_and_the_older_one_stops() -> None:
     assert older.stored == {KEY: at(3)}
 
 
-async def test_a_reader_that_was_replaced_begins_and_removes_nothing() -> None:
-    older = Buffer()
-    await older.begin()
+async def test_a_reader_that_was_replaced_begins_and_removes_nothing(older: Buffer) -> None:
     newer = await started(older)
     with pytest.raises(ReaderReplacedError):
         await older.follow(BOTH, SHARD, CHILD)
@@ -95,9 +104,9 @@ async def test_a_reader_that_was_replaced_begins_and_removes_nothing() -> None:
     assert older.stored == BOTH
 
 
-async def test_a_shard_that_the_older_reader_has_just_begun_is_the_newer_one_s() -> None:
-    older = Buffer()
-    await older.begin()
+async def test_a_shard_that_the_older_reader_has_just_begun_is_the_newer_one_s(
+    older: Buffer,
+) -> None:
     newer = await started(older)
     begun = Checkpoint(shard=CHILD.key, stream_created_at=CREATED_AT, progress=at(7))
     await older.store.save([CheckpointWrite(checkpoint=begun)])
@@ -105,11 +114,8 @@ async def test_a_shard_that_the_older_reader_has_just_begun_is_the_newer_one_s()
     assert newer.stored == BOTH
 
 
-async def test_what_the_older_reader_writes_meanwhile_is_gone_on_from() -> None:
-    older = Buffer()
-    await older.begin()
-    newer = Buffer(clock=older.clock, memory=older.memory)
-    await newer.store.open()
+async def test_what_the_older_reader_writes_meanwhile_is_gone_on_from(older: Buffer) -> None:
+    newer = await older.beside()
     newer.store.gate.clear()
     taking_over = asyncio.create_task(newer.checkpointer.take_over(streams(STREAM_ARN)))
     await older.clock.settle()
@@ -122,11 +128,7 @@ async def test_what_the_older_reader_writes_meanwhile_is_gone_on_from() -> None:
 
 
 async def test_of_two_readers_that_begin_a_stream_at_once_one_goes_on() -> None:
-    first = Buffer()
-    second = Buffer(clock=first.clock, memory=first.memory)
-    for one in (first, second):
-        await one.store.open()
-        await one.checkpointer.take_over(streams(STREAM_ARN))
+    first, second = await both_taking_over()
     first.store.gate.clear()
     beginning = asyncio.create_task(first.follow({KEY: BEGINNING}))
     await first.clock.settle()
@@ -141,11 +143,7 @@ async def test_of_two_readers_that_begin_a_stream_at_once_one_goes_on() -> None:
 
 
 async def test_what_another_one_has_begun_in_vain_is_begun_over_it() -> None:
-    first = Buffer()
-    second = Buffer(clock=first.clock, memory=first.memory)
-    for one in (first, second):
-        await one.store.open()
-        await one.checkpointer.take_over(streams(STREAM_ARN))
+    first, second = await both_taking_over()
     begun = Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=BEGINNING)
     await first.store.save([CheckpointWrite(checkpoint=begun)])
     await second.follow({KEY: BEGINNING})
@@ -153,10 +151,9 @@ async def test_what_another_one_has_begun_in_vain_is_begun_over_it() -> None:
 
 
 async def test_a_reader_that_is_started_again_waits_until_the_newer_one_has_stopped(
+    older: Buffer,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    older = Buffer()
-    await older.begin()
     newer = await started(older)
     async with restarted(older) as taking_over:
         async with living(newer):
@@ -171,9 +168,9 @@ async def test_a_reader_that_is_started_again_waits_until_the_newer_one_has_stop
         assert (await taking_over)[STREAM_ARN].shards == {KEY.shard_id: at(3)}
 
 
-async def test_a_reader_that_was_killed_is_replaced_although_it_had_taken_over() -> None:
-    older = Buffer()
-    await older.begin()
+async def test_a_reader_that_was_killed_is_replaced_although_it_had_taken_over(
+    older: Buffer,
+) -> None:
     await started(older)
     async with restarted(older) as taking_over:
         await older.clock.advance(13)
@@ -182,9 +179,9 @@ async def test_a_reader_that_was_killed_is_replaced_although_it_had_taken_over()
         await taking_over
 
 
-async def test_a_deployment_takes_over_at_once_from_a_reader_that_has_run_for_a_while() -> None:
-    older = Buffer()
-    await older.begin()
+async def test_a_deployment_takes_over_at_once_from_a_reader_that_has_run_for_a_while(
+    older: Buffer,
+) -> None:
     newer = await started(older)
     async with living(newer):
         await older.clock.advance(310)
@@ -194,9 +191,7 @@ async def test_a_deployment_takes_over_at_once_from_a_reader_that_has_run_for_a_
         await write(newer, 2)
 
 
-async def test_after_an_orderly_stop_no_reader_waits() -> None:
-    older = Buffer()
-    await older.begin()
+async def test_after_an_orderly_stop_no_reader_waits(older: Buffer) -> None:
     for _ in range(3):
         await older.checkpointer.release()
         older = await started(older)
@@ -207,18 +202,13 @@ async def test_after_an_orderly_stop_no_reader_waits() -> None:
     assert older.store.batches == [], "it need not show that it is alive"
 
 
-async def test_streams_that_are_not_read_are_not_taken_over() -> None:
-    older = Buffer()
-    await older.begin()
-    other = Buffer(clock=older.clock, memory=older.memory)
-    await other.store.open()
+async def test_streams_that_are_not_read_are_not_taken_over(older: Buffer) -> None:
+    other = await older.beside()
     await other.checkpointer.take_over(streams(f"{STREAM_ARN}-2"))
     await write(older, 1)
 
 
-async def test_checkpoints_that_were_removed_by_hand_are_not_written_again() -> None:
-    buffer = Buffer()
-    await buffer.begin()
+async def test_checkpoints_that_were_removed_by_hand_are_not_written_again(buffer: Buffer) -> None:
     buffer.memory.applications["billing"].clear()
     with pytest.raises(StaleCheckpointError, match="or an operator, has removed it") as raised:
         await write(buffer, 1)
@@ -227,20 +217,18 @@ async def test_checkpoints_that_were_removed_by_hand_are_not_written_again() -> 
 
 
 async def test_a_stop_that_cannot_be_noted_is_said_and_is_no_error(
+    buffer: Buffer,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    buffer = Buffer()
-    await buffer.begin()
     buffer.store.errors.append(InternalServiceError("the table is down"))
     await buffer.checkpointer.release()
     assert "the table is down" in caplog.text
 
 
-async def test_a_reader_that_is_stopped_while_it_takes_over_leaves_the_older_one_alone() -> None:
-    older = Buffer()
-    await older.begin()
-    newer = Buffer(clock=older.clock, memory=older.memory)
-    await newer.store.open()
+async def test_a_reader_that_is_stopped_while_it_takes_over_leaves_the_older_one_alone(
+    older: Buffer,
+) -> None:
+    newer = await older.beside()
     newer.store.gate.clear()
     taking_over = asyncio.create_task(newer.checkpointer.take_over(streams(STREAM_ARN)))
     await older.clock.settle()
@@ -289,9 +277,7 @@ async def test_a_reader_that_waits_names_the_one_that_it_waits_for(
     assert f"has taken over {STREAM_ARN} recently" in caplog.text
 
 
-async def test_an_owner_is_not_taken_for_dead_because_the_store_was_down() -> None:
-    older = Buffer()
-    await older.begin()
+async def test_an_owner_is_not_taken_for_dead_because_the_store_was_down(older: Buffer) -> None:
     await started(older)
     waiting = Buffer(clock=older.clock, memory=older.memory)
     async with waiting.store:
@@ -306,13 +292,11 @@ async def test_an_owner_is_not_taken_for_dead_because_the_store_was_down() -> No
         await asyncio.wait([taking_over])
 
 
-async def test_of_two_readers_that_have_waited_one_goes_on_and_the_other_waits_for_it() -> None:
-    older = Buffer()
-    await older.begin()
+async def test_of_two_readers_that_have_waited_one_goes_on_and_the_other_waits_for_it(
+    older: Buffer,
+) -> None:
     newer = await started(older)
-    spares = [Buffer(clock=older.clock, memory=older.memory) for _ in range(2)]
-    for one in spares:
-        await one.store.open()
+    spares = [await older.beside() for _ in range(2)]
     tasks = [asyncio.create_task(one.checkpointer.take_over(streams(STREAM_ARN))) for one in spares]
     async with living(newer):
         await older.clock.advance(60)

@@ -29,10 +29,9 @@ from kinesis_publishers.events import CallRetried
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from tests.unit.checkpoints.checkpoint_support import CREATED_AT, KEY, at
-from tests.unit.checkpoints.dynamodb_proxy import DynamoDbProxy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from tests.unit.checkpoints.dynamodb_proxy import DynamoDbProxy
 
 THROTTLE = "ProvisionedThroughputExceededException"
 DENIED = "AccessDeniedException"
@@ -46,12 +45,6 @@ WRITE = CheckpointWrite(
     checkpoint=Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=at(1))
 )
 _NUMBERS = itertools.count()
-
-
-@pytest.fixture
-async def proxy(moto_url: str) -> AsyncIterator[DynamoDbProxy]:
-    async with DynamoDbProxy(moto_url).serving() as proxy:
-        yield proxy
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.model import Shard
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.checkpoints.kcl_support import ORDERS, SHARD, Item, KclTable, kcl_table, lease_item
+from tests.unit.checkpoints.kcl_support import ORDERS, SHARD, Item, KclTable, lease_item
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
 
@@ -31,12 +31,6 @@ def mode_item(version: str) -> Item:
 
 OWN_MODE = mode_item("3X")
 OPERATING: dict[str, Any] = {"M": {"C": {"L": [{"N": "100"}]}}}
-
-
-@pytest.fixture
-def table(moto_url: str) -> Iterator[KclTable]:
-    with kcl_table(moto_url) as table:
-        yield table
 
 
 @pytest.fixture
@@ -97,8 +91,7 @@ async def test_ours_counts_as_busy_as_the_kcl_is_with_as_many_shards(
     # Has been killed, and has left its row.
     table.put(metrics_item("dead", manual_clock, 90, age=60))
     assert await report(store)
-    row = table.get("ours")
-    assert row is not None
+    row = table.row("ours")
     ((found,),) = ([float(one["N"]) for one in each["L"]] for each in row.pop("sts")["M"].values())
     assert found == busy
     now = {"N": str(int(manual_clock.now().timestamp()))}
@@ -196,8 +189,7 @@ async def test_what_a_leader_gives_is_read_once_the_former_owner_has_handed_it_o
     await leases.look()
     assert leases.leaving() == {SHARD}
     await leases.release([SHARD])
-    row = table.get()
-    assert row is not None
+    row = table.row()
     assert row["leaseOwner"] == {"S": "theirs"}
     assert "checkpointOwner" not in row
     assert table.get("ours")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -26,26 +26,17 @@ from tests.unit.checkpoints.kcl_support import (
     NUMBER,
     ORDERS,
     ORDERS_KEY,
+    PAYMENTS,
     SHARD,
     KclTable,
-    kcl_table,
     lease_item,
     write_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 INSTANT = datetime(2026, 6, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 AT_INSTANT = ShardProgress(position=StartingPosition.at_timestamp(INSTANT), as_of=INSTANT)
 BEGINNING = ShardProgress(position=StartingPosition.trim_horizon())
 MARK = ShardKey(ORDERS.arn, "*")
-
-
-@pytest.fixture
-def table(moto_url: str) -> Iterator[KclTable]:
-    with kcl_table(moto_url) as table:
-        yield table
 
 
 def at(sub: int | None) -> ShardProgress:
@@ -67,9 +58,7 @@ async def save(
     async with table.store(**settings) as store:
         known = (await store.load()).get(SHARD)
         await store.save([write_of(progress, lease, known.version if known else None)])
-    item = table.get()
-    assert item is not None
-    return item
+    return table.row()
 
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -130,8 +119,7 @@ async def test_a_shard_at_latest_begins_where_it_was_first_seen(table: KclTable)
         pinned = stored.checkpoint.progress
         assert pinned.position == StartingPosition.at_timestamp(clock.now() - timedelta(minutes=1))
         await store.save([write_of(pinned, expected=stored.version)])
-    item = table.get()
-    assert item is not None
+    item = table.row()
     assert item["checkpoint"] == {"S": "LATEST"}
     assert (await load(table)).checkpoint.progress == pinned
 
@@ -226,8 +214,7 @@ async def test_what_others_have_added_survives_a_write(table: KclTable) -> None:
         lease = Lease(owner="ours-1", leaving="kcl-worker-1", switches=3)
         version = (await store.save([write_of(lease=lease, expected=version)]))[SHARD]
         await store.save([write_of(lease=Lease(switches=3), expected=version)])
-    item = table.get()
-    assert item is not None
+    item = table.row()
     ours = {name for name in item if name.startswith("kp")}
     assert ours == {"kpWriter", "kpCounter", "kpState"}
     assert {name: value for name, value in item.items() if name not in ours} == kept | {
@@ -280,30 +267,27 @@ async def test_a_row_without_a_lease_has_one_once_the_kcl_has_written_it(table: 
 async def test_leases_of_several_streams_are_told_apart_by_their_keys(
     table: KclTable, caplog: pytest.LogCaptureFixture
 ) -> None:
-    payments = evolve(ORDERS, name="payments", arn=ORDERS.arn.replace("orders", "payments"))
     named = {"streamName": {"S": ORDERS_KEY}, "shardId": {"S": SHARD.shard_id}}
     former = "123456789012:orders:1700000000"
     table.put(
         lease_item(f"{ORDERS_KEY}:{SHARD.shard_id}", **named),
         lease_item(f"{former}:{SHARD.shard_id}", **named | {"streamName": {"S": former}}),
     )
-    new = ShardKey(payments.arn, SHARD.shard_id)
-    async with table.store(ORDERS, payments) as store:
+    new = ShardKey(PAYMENTS.arn, SHARD.shard_id)
+    async with table.store(ORDERS, PAYMENTS) as store:
         for _ in range(2):
             found = await store.load()
         assert set(found) == {SHARD, MARK}
         assert found[SHARD].checkpoint.stream_created_at == CREATED_AT
         known = found[SHARD].version
         await store.save([write_of(expected=known), write_of(shard=new)])
-        assert set(await store.load()) == {SHARD, MARK, new, ShardKey(payments.arn, "*")}
+        assert set(await store.load()) == {SHARD, MARK, new, ShardKey(PAYMENTS.arn, "*")}
     (warning,) = warnings_in(caplog)
     assert f"leases of {former} (account, stream, creation), which is not among" in warning
-    item = table.get(f"123456789012:payments:1779960600:{SHARD.shard_id}")
-    assert item is not None
+    item = table.row(f"123456789012:payments:1779960600:{SHARD.shard_id}")
     assert item["streamName"] == {"S": "123456789012:payments:1779960600"}
     assert item["shardId"] == {"S": SHARD.shard_id}
-    old = table.get(f"{former}:{SHARD.shard_id}")
-    assert old is not None
+    old = table.row(f"{former}:{SHARD.shard_id}")
     assert "kpWriter" not in old
 
 
@@ -340,8 +324,7 @@ async def test_rows_of_one_stream_keep_their_keys_when_another_one_is_read_too(
     table: KclTable,
 ) -> None:
     await save(table)
-    payments = evolve(ORDERS, name="payments", arn=ORDERS.arn.replace("orders", "payments"))
-    async with table.store(ORDERS, payments) as store:
+    async with table.store(ORDERS, PAYMENTS) as store:
         known = (await store.load())[SHARD].version
         await store.save([write_of(expected=known)])
         assert set(await store.load()) == {SHARD, MARK}
@@ -369,6 +352,5 @@ async def test_a_stream_that_was_created_again_is_the_one_of_its_rows(table: Kcl
     async with table.store(again) as store:
         found = await store.load()
     assert {one.checkpoint.stream_created_at for one in found.values()} == {CREATED_AT}
-    item = table.get()
-    assert item is not None
+    item = table.row()
     assert json.loads(item["kpState"]["S"])["stream"] == ORDERS.arn

@@ -20,34 +20,21 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.model import CheckpointVersion, Lease
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
-from tests.unit.checkpoints.dynamodb_proxy import DynamoDbProxy
 from tests.unit.checkpoints.kcl_support import (
     AWS,
     ORDERS,
+    PAYMENTS,
     SHARD,
     KclTable,
-    kcl_table,
     lease_item,
     write_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from tests.unit.checkpoints.dynamodb_proxy import DynamoDbProxy
 
 OURS = Lease(owner="ours-1")
 HANDED_OVER = {"leaseOwner": {"S": "kcl-worker-1"}, "checkpointOwner": {"S": "ours-1"}}
-
-
-@pytest.fixture
-def table(moto_url: str) -> Iterator[KclTable]:
-    with kcl_table(moto_url) as table:
-        yield table
-
-
-@pytest.fixture
-async def proxy(moto_url: str) -> AsyncIterator[DynamoDbProxy]:
-    async with DynamoDbProxy(moto_url).serving() as proxy:
-        yield proxy
 
 
 @pytest.fixture
@@ -275,16 +262,14 @@ async def test_a_row_that_is_no_lease_is_refused(table: KclTable, damage: dict[s
 async def test_a_table_of_another_stream_is_refused(table: KclTable) -> None:
     async with table.store() as store:
         await take(store)
-    payments = evolve(ORDERS, name="payments", arn=ORDERS.arn.replace("orders", "payments"))
-    async with table.store(payments) as store:
-        with pytest.raises(CheckpointError, match=f"of {ORDERS.arn}, and {payments.arn} is read"):
+    async with table.store(PAYMENTS) as store:
+        with pytest.raises(CheckpointError, match=f"of {ORDERS.arn}, and {PAYMENTS.arn} is read"):
             await store.load()
 
 
 async def test_a_row_that_may_be_of_either_stream_is_refused(table: KclTable) -> None:
     table.put(lease_item())
-    payments = evolve(ORDERS, name="payments", arn=ORDERS.arn.replace("orders", "payments"))
-    async with table.store(ORDERS, payments) as store:
+    async with table.store(ORDERS, PAYMENTS) as store:
         with pytest.raises(CheckpointError, match="of a stream it does not name"):
             await store.load()
 

@@ -1,0 +1,34 @@
+"""What the tests of checkpointers and of the KCL's lease table begin with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.checkpoints.checkpoint_support import Buffer
+from tests.unit.checkpoints.dynamodb_proxy import DynamoDbProxy
+from tests.unit.checkpoints.kcl_support import KclTable, kcl_table
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+
+@pytest.fixture
+async def buffer() -> Buffer:
+    """A checkpointer that has seen one shard."""
+    buffer = Buffer()
+    await buffer.begin()
+    return buffer
+
+
+@pytest.fixture
+async def proxy(moto_url: str) -> AsyncIterator[DynamoDbProxy]:
+    async with DynamoDbProxy(moto_url).serving() as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def table(moto_url: str) -> Iterator[KclTable]:
+    with kcl_table(moto_url) as table:
+        yield table
