@@ -45,31 +45,6 @@ def test_a_paused_worker_delivers_nothing_of_what_others_took_and_says_what_it_h
     assert all(before.worker == "first" for before, *_ in team.repeated())
 
 
-@pytest.mark.parametrize("how", ["read", "scan", "batches"])
-def test_a_worker_goes_on_after_another_one_that_came_and_went_during_its_pause(
-    new_team: Callable[..., Team], how: str
-) -> None:
-    team = new_team(2, _FAILOVER_SECONDS, checkpoint_intervalmillis="500")
-    (first,) = team.start("first", how=how)
-    with Producer(team):
-        team.wait_until(lambda: first.count("record") > 50, "records of the first worker")
-        first.pause()
-        (second,) = team.start("second", how=how)
-        team.wait_until(lambda: second.count("record") > 200, "records of the second worker")
-        second.stop()
-        first.resume()
-        had = first.count("record")
-        team.wait_until(lambda: first.count("record") > had + 100, "more records of the first")
-    team.end_with_all_read()
-    # What the first one had been handed out before it stood still comes once more, from either of
-    # them: the second one may have ended before it came to it.
-    ((_, resumed_at),) = first.pauses
-    for entries in team.repeated():
-        own = [one for one in entries if one.worker == "first"]
-        assert len(entries) == 2, entries
-        assert any((first.batch_begun_at(one) or one.at) < resumed_at for one in own), entries
-
-
 @pytest.mark.parametrize(
     ("how", "what"), [("read", "wait"), ("scan", "block"), ("batches", "wait")]
 )

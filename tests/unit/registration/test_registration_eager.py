@@ -147,16 +147,6 @@ class TestRenewing:
         assert await application.registrar.renew(STREAM_ARN, arn) == arn
         assert application.calls == ["describe", "describe"]
 
-    async def test_a_consumer_that_is_gone_is_registered_again(self, strategy) -> None:
-        application = Application.of(orders(), strategy=strategy)
-        arn = await application.arn()
-        application.lose()
-        renewed = await application.renew(arn)
-        assert renewed != arn
-        assert await application.registrar.consumer_arn(STREAM_ARN) == renewed
-        await application.close()
-        assert application.arns == []
-
     async def test_one_that_another_process_has_registered_again_is_used(self, strategy) -> None:
         application = Application.of(billed(), strategy=strategy)
         arn = await application.arn()

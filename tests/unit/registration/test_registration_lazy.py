@@ -78,12 +78,6 @@ async def test_the_polls_for_active_have_full_jitter() -> None:
     )
 
 
-async def test_a_consumer_that_another_process_is_registering_is_waited_for() -> None:
-    application = Application.of(billed(consumer_creating_seconds=3))
-    assert [await application.arn()] == application.arns
-    assert set(application.calls) == {"describe"}
-
-
 async def test_one_that_appears_during_the_delay_is_not_registered_again() -> None:
     application = Application.of(orders())
     waiting = asyncio.ensure_future(application.registrar.consumer_arn(STREAM_ARN))
@@ -281,14 +275,3 @@ async def test_when_the_one_who_searches_is_cancelled_the_others_still_get_the_c
     arns = await application.finish(asyncio.gather(*others))
     assert set(arns) == set(application.arns)
     assert first.cancelled()
-
-
-async def test_two_streams_have_a_consumer_each() -> None:
-    second = f"{STREAM_ARN}-2"
-    application = Application.of(orders(streams=("orders", "orders-2")))
-    arns = await application.finish(
-        asyncio.gather(*(application.registrar.consumer_arn(arn) for arn in (STREAM_ARN, second)))
-    )
-    assert [[arn] for arn in arns] == [
-        list(application.server.consumer_arns(stream).values()) for stream in ("orders", "orders-2")
-    ]

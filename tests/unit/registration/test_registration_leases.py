@@ -329,14 +329,6 @@ def test_without_a_directory_for_state_it_is_a_temporary_one(
     assert lease_directory() == tmp_path / f"kinesis-publishers-{os.geteuid()}"
 
 
-async def _join_and_leave(clock: ManualClock, removal: Removal) -> None:
-    lease = await acquire(clock)
-    async with lease.registering():
-        lease.note_created(ARN)
-    assert lease.created_arn is None
-    await lease.release(removal)
-
-
 async def test_a_directory_of_another_user_is_refused_and_nothing_is_removed(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -344,17 +336,11 @@ async def test_a_directory_of_another_user_is_refused_and_nothing_is_removed(
     another_user = os.geteuid() + 1
     monkeypatch.setattr("os.geteuid", lambda: another_user)
     removal = Removal()
-    await _join_and_leave(clock, removal)
+    lease = await acquire(clock)
+    async with lease.registering():
+        lease.note_created(ARN)
+    assert lease.created_arn is None
+    await lease.release(removal)
     assert removal.removed == []
     assert "belongs to another user" in caplog.text
     assert "aws kinesis deregister-stream-consumer" in caplog.text
-
-
-async def test_without_a_directory_consumers_are_used_and_not_removed(
-    clock: ManualClock, runtime_directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (runtime_directory / "kinesis-publishers").write_text("in the way")
-    removal = Removal()
-    await _join_and_leave(clock, removal)
-    assert removal.removed == []
-    assert "XDG_STATE_HOME" in caplog.text
