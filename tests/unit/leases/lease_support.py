@@ -12,6 +12,7 @@ from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointSto
 from kinesis_publishers.config import LeaseConfig, LeaseFormat
 from kinesis_publishers.errors import ConnectionFailedError
 from kinesis_publishers.leases.leases import Leases
+from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.checkpoints.checkpoint_support import BEGINNING, IDENTITIES, POLICY
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         Lease,
         StoredCheckpoint,
     )
-    from kinesis_publishers.testing.manual_clock import ManualClock
 
 APPLICATION = "billing"
 FAILOVER = 10.0
@@ -150,13 +150,34 @@ class Worker:
         return {number for number, one in shards if self.leases.may_deliver(one.key)}
 
 
-def lease(memory: CheckpointMemory, shard: Shard) -> Lease:
-    """Return the lease in the row of a shard."""
-    found = memory.applications[APPLICATION][shard.key][0].checkpoint.lease
-    assert found is not None
-    return found
+@define(eq=False)
+class Group:
+    """The workers of one application: where their rows are, and what time it is for them."""
 
+    clock: ManualClock = field(factory=ManualClock)
+    memory: CheckpointMemory = field(factory=CheckpointMemory)
 
-def progress_of(memory: CheckpointMemory, shard: Shard) -> ShardProgress:
-    """Return the stored progress of a shard."""
-    return memory.applications[APPLICATION][shard.key][0].checkpoint.progress
+    async def begin(
+        self,
+        name: str,
+        shards: Sequence[Shard],
+        options: LeaseConfig | None = None,
+        *,
+        clock: ManualClock | None = None,
+    ) -> Worker:
+        """Start a worker; the clock is everybody's unless one is given."""
+        return await Worker.begin(name, self.memory, clock or self.clock, shards, options)
+
+    @property
+    def rows(self) -> dict[ShardKey, tuple[StoredCheckpoint, object]]:
+        return self.memory.applications[APPLICATION]
+
+    def lease(self, shard: Shard) -> Lease:
+        """Return the lease in the row of a shard."""
+        found = self.rows[shard.key][0].checkpoint.lease
+        assert found is not None
+        return found
+
+    def progress(self, shard: Shard) -> ShardProgress:
+        """Return the stored progress of a shard."""
+        return self.rows[shard.key][0].checkpoint.progress

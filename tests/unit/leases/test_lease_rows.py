@@ -10,7 +10,6 @@ from datetime import timedelta
 import pytest
 from attrs import evolve
 
-from kinesis_publishers.checkpoints import CheckpointMemory
 from kinesis_publishers.model import (
     ChildShard,
     Shard,
@@ -20,16 +19,12 @@ from kinesis_publishers.model import (
     StreamIdentity,
 )
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard, shard_name
-from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.checkpoints.checkpoint_support import CREATED_AT, at
 from tests.unit.leases.lease_support import (
-    APPLICATION,
     BEGINNING,
     FAILOVER,
     IDENTITIES,
-    Worker,
-    lease,
-    progress_of,
+    Group,
 )
 
 SHARDS = [sample_shard(number) for number in range(2)]
@@ -45,16 +40,9 @@ CHILDREN = tuple(
 )
 
 
-@pytest.fixture
-def memory() -> CheckpointMemory:
-    return CheckpointMemory()
-
-
-async def test_children_are_created_before_the_end_is_written(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
+async def test_children_are_created_before_the_end_is_written(group: Group) -> None:
     # Rule 10: a crash between the two leaves nothing unread.
-    one = await Worker.begin("one", memory, manual_clock, FAMILY[:1])
+    one = await group.begin("one", FAMILY[:1])
     await one.look()
     one.leases.note_children(FAMILY[0].key, CHILDREN)
     writes = []
@@ -67,45 +55,39 @@ async def test_children_are_created_before_the_end_is_written(
     one.store.save = note  # type: ignore[assignment, method-assign]
     await one.leases.write({FAMILY[0].key: at(5, ended=True)})
     assert writes == [["1", "2"], ["0"]]
-    assert progress_of(memory, FAMILY[1]) == BEGINNING
-    assert lease(memory, FAMILY[1]).parents == (shard_name(0),)
-    assert lease(memory, FAMILY[0]).children == (shard_name(1), shard_name(2))
+    assert group.progress(FAMILY[1]) == BEGINNING
+    assert group.lease(FAMILY[1]).parents == (shard_name(0),)
+    assert group.lease(FAMILY[0]).children == (shard_name(1), shard_name(2))
 
 
-async def test_the_end_of_a_shard_that_another_worker_has_ended_is_dropped(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
-    one = await Worker.begin("one", memory, manual_clock, FAMILY[:1])
+async def test_the_end_of_a_shard_that_another_worker_has_ended_is_dropped(group: Group) -> None:
+    one = await group.begin("one", FAMILY[:1])
     await one.look()
-    heir = await Worker.begin("heir", memory, manual_clock, FAMILY[:1])
+    heir = await group.begin("heir", FAMILY[:1])
     await heir.look()
-    await heir.look_for(FAILOVER, manual_clock)
+    await heir.look_for(FAILOVER, group.clock)
     for worker, place in ((heir, 9), (one, 5)):
         worker.leases.note_children(FAMILY[0].key, CHILDREN)
         await worker.leases.write({FAMILY[0].key: at(place, ended=True)})
-    assert progress_of(memory, FAMILY[0]) == at(9, ended=True)
+    assert group.progress(FAMILY[0]) == at(9, ended=True)
 
 
-async def test_rows_that_others_create_meanwhile_are_left_alone(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
-    first = await Worker.begin("first", memory, manual_clock, [])
-    second = await Worker.begin("second", memory, manual_clock, [])
+async def test_rows_that_others_create_meanwhile_are_left_alone(group: Group) -> None:
+    first = await group.begin("first", [])
+    second = await group.begin("second", [])
     first.shards = second.shards = FAMILY
     await first.follow()
     first.leases.mine(FAMILY[1:])
     await first.leases.look()
     await second.follow()
-    assert [lease(memory, one).owner for one in FAMILY] == [None, "first", "first"]
+    assert [group.lease(one).owner for one in FAMILY] == [None, "first", "first"]
 
 
-async def test_rows_of_a_stream_that_was_created_again_are_not_undone(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
+async def test_rows_of_a_stream_that_was_created_again_are_not_undone(group: Group) -> None:
     # By a worker that has not noticed it yet.
-    late = await Worker.begin("late", memory, manual_clock, SHARDS[:1])
+    late = await group.begin("late", SHARDS[:1])
     late.leases.mine(late.shards)
-    new = await Worker.begin("new", memory, manual_clock, SHARDS[:1])
+    new = await group.begin("new", SHARDS[:1])
     created_at = CREATED_AT + timedelta(days=1)
     again = {STREAM_ARN: StreamIdentity(name="orders", arn=STREAM_ARN, created_at=created_at)}
     await new.leases.follow(again, {SHARDS[0].key: SHARDS[0]}, {SHARDS[0].key: BEGINNING})
@@ -113,8 +95,8 @@ async def test_rows_of_a_stream_that_was_created_again_are_not_undone(
     await new.leases.write({SHARDS[0].key: at(9)})
     await late.look()
     await late.follow()
-    assert progress_of(memory, SHARDS[0]) == at(9)
-    assert lease(memory, SHARDS[0]).owner == "new"
+    assert group.progress(SHARDS[0]) == at(9)
+    assert group.lease(SHARDS[0]).owner == "new"
 
 
 @pytest.mark.parametrize(
@@ -131,34 +113,32 @@ async def test_rows_of_a_stream_that_was_created_again_are_not_undone(
     ],
 )
 async def test_rows_are_removed_when_all_children_have_begun(
-    memory: CheckpointMemory,
-    manual_clock: ManualClock,
+    group: Group,
     second_child: ShardProgress,
     *,
     is_removed: bool,
 ) -> None:
     # Rule 10.
-    one = await Worker.begin("one", memory, manual_clock, FAMILY)
+    one = await group.begin("one", FAMILY)
     await one.look()
     parent, first, second = (shard.key for shard in FAMILY)
     await one.leases.write({parent: at(5, ended=True), first: at(6), second: second_child})
     await one.follow()
-    assert parent in memory.applications[APPLICATION], "it is still listed"
+    assert parent in group.rows, "it is still listed"
     one.shards = FAMILY[1:]
     await one.follow()
-    assert (parent not in memory.applications[APPLICATION]) is is_removed
+    assert (parent not in group.rows) is is_removed
 
 
-async def test_rows_of_shards_that_have_left_unread_go_when_that_is_known() -> None:
-    memory, clock = CheckpointMemory(), ManualClock()
+async def test_rows_of_shards_that_have_left_unread_go_when_that_is_known(group: Group) -> None:
     shards = [sample_shard(number) for number in range(3)]
-    one = await Worker.begin("one", memory, clock, shards)
+    one = await group.begin("one", shards)
     one.shards = shards[1:]
 
     async def follow(*known: Shard) -> set[ShardKey]:
         progress = {shard.key: BEGINNING for shard in known}
         await one.leases.follow(IDENTITIES, {one.key: one for one in shards[1:]}, progress)
-        return {key for key in memory.applications[APPLICATION] if key.shard_id != "*"}
+        return {key for key in group.rows if key.shard_id != "*"}
 
     everything = {shard.key for shard in shards}
     assert await follow(*shards) == everything, "the loss has not been reported yet"
@@ -167,37 +147,35 @@ async def test_rows_of_shards_that_have_left_unread_go_when_that_is_known() -> N
     one.shards = shards[1:2]
     late = {shards[1].key: shards[1]}
     await one.leases.follow(IDENTITIES, late, {shards[1].key: BEGINNING})
-    assert shards[2].key in memory.applications[APPLICATION]
+    assert shards[2].key in group.rows
 
 
-async def test_the_first_of_several_workers_fixes_where_latest_begins(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
-    group = [await Worker.begin(name, memory, manual_clock, []) for name in ("a", "b", "c")]
-    for number, one in enumerate(group):
+async def test_the_first_of_several_workers_fixes_where_latest_begins(group: Group) -> None:
+    workers = [await group.begin(name, []) for name in ("a", "b", "c")]
+    for number, one in enumerate(workers):
         one.shards = SHARDS
         await one.follow(evolve(BEGINNING, as_of=CREATED_AT + timedelta(seconds=number)))
-    for one in group:
+    for one in workers:
         await one.leases.look()
         assert {p.as_of for p in one.leases.known_progress().values()} == {CREATED_AT}
-    assert ShardKey(STREAM_ARN, "*") in memory.applications[APPLICATION]
+    assert ShardKey(STREAM_ARN, "*") in group.rows
 
 
 async def test_shards_that_another_worker_is_about_to_create_begin_where_it_begins(
-    memory: CheckpointMemory, manual_clock: ManualClock
+    group: Group,
 ) -> None:
     # The KCL's table has no mark that the first rows are complete: it looks as if they were.
     shards = [sample_shard(number) for number in range(3)]
     latest = ShardProgress(position=StartingPosition.at_timestamp(CREATED_AT), as_of=CREATED_AT)
-    first = await Worker.begin("first", memory, manual_clock, [])
+    first = await group.begin("first", [])
     first.shards = shards[:1]
     await first.follow(latest)
-    second = await Worker.begin("second", memory, manual_clock, shards[:2])
-    assert progress_of(memory, shards[1]) == latest
+    second = await group.begin("second", shards[:2])
+    assert group.progress(shards[1]) == latest
     # Once a record has been processed, what is found has come later.
     await first.look()
     await first.leases.write({shards[0].key: at(7)})
     await second.leases.look()
     second.shards = shards
     await second.follow()
-    assert progress_of(memory, shards[2]) == BEGINNING
+    assert group.progress(shards[2]) == BEGINNING

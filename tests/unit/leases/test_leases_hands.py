@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from kinesis_publishers.checkpoints import CheckpointMemory
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.checkpoints.stored_progress import StoredProgress
 from kinesis_publishers.config import CheckpointConfig
@@ -24,7 +23,6 @@ from kinesis_publishers.model import (
     Shard,
 )
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
-from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.checkpoints.checkpoint_support import at
 from tests.unit.leases.lease_support import (
     APPLICATION,
@@ -33,35 +31,25 @@ from tests.unit.leases.lease_support import (
     HANDOVER,
     IDENTITIES,
     CountingStore,
+    Group,
     Worker,
     down,
-    lease,
-    progress_of,
 )
 
 SHARDS = [sample_shard(number) for number in range(2)]
 
 
-@pytest.fixture
-def memory() -> CheckpointMemory:
-    return CheckpointMemory()
-
-
-async def begin(name: str, memory: CheckpointMemory, clock: ManualClock, shards: int = 2) -> Worker:
-    return await Worker.begin(name, memory, clock, SHARDS[:shards])
-
-
-async def asking(memory: CheckpointMemory, clock: ManualClock) -> tuple[Worker, Worker]:
+async def asking(group: Group) -> tuple[Worker, Worker]:
     """Return a worker that has both shards, and one that has asked for one of them."""
-    one, thief = [await begin(name, memory, clock) for name in ("one", "thief")]
+    one, thief = [await group.begin(name, SHARDS) for name in ("one", "thief")]
     await one.look()
     await thief.look()
     return one, thief
 
 
-async def rewrite(memory: CheckpointMemory, clock: ManualClock, shard: Shard, **to: Any) -> None:
+async def rewrite(group: Group, shard: Shard, **to: Any) -> None:
     """Let another hand change the lease in the row of a shard, as it is now."""
-    store = CountingStore(clock, memory)
+    store = CountingStore(group.clock, group.memory)
     await store.open()
     row = (await store.load())[shard.key]
     changed = with_lease(row, evolve(lease_of(row), **to))
@@ -90,34 +78,31 @@ async def rewrite(memory: CheckpointMemory, clock: ManualClock, shard: Shard, **
     ],
 )
 async def test_the_scenarios_of_the_kcls_renewer(
-    memory: CheckpointMemory,
-    manual_clock: ManualClock,
+    group: Group,
     change: dict[str, str],
     *,
     looks: bool,
     is_held: bool,
 ) -> None:
     """Only who has the lease records progress; who ``looks`` notices before that it is lost."""
-    one = await begin("one", memory, manual_clock)
+    one = await group.begin("one", SHARDS)
     await one.look()
     if change:
-        await rewrite(memory, manual_clock, SHARDS[0], **change)
+        await rewrite(group, SHARDS[0], **change)
     if looks:
         await one.look()
     await one.leases.write({SHARDS[0].key: at(1), SHARDS[1].key: at(1)})
     assert one.leases.get(SHARDS[0].key) == (at(1) if is_held else None)
-    assert progress_of(memory, SHARDS[0]) == (at(1) if is_held else BEGINNING)
-    assert progress_of(memory, SHARDS[1]) == at(1)
-    await manual_clock.advance(FAILOVER / 2)
+    assert group.progress(SHARDS[0]) == (at(1) if is_held else BEGINNING)
+    assert group.progress(SHARDS[1]) == at(1)
+    await group.clock.advance(FAILOVER / 2)
     await one.leases.look()
     assert one.leases.get(SHARDS[1].key) == at(1)
 
 
-async def test_two_workers_of_one_name_never_have_the_same_shard(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
-    first = await begin("same", memory, manual_clock, 1)
-    second = await begin("same", memory, manual_clock, 1)
+async def test_two_workers_of_one_name_never_have_the_same_shard(group: Group) -> None:
+    first = await group.begin("same", SHARDS[:1])
+    second = await group.begin("same", SHARDS[:1])
     first.leases.mine(first.shards)
     second.leases.mine(second.shards)
     load, second.store.error = second.store.load, None
@@ -132,33 +117,29 @@ async def test_two_workers_of_one_name_never_have_the_same_shard(
     assert (first.readable, second.readable) == ({0}, set())
 
 
-async def test_the_younger_of_two_workers_of_one_name_ends_with_an_error(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
-    first = await begin("same", memory, manual_clock)
+async def test_the_younger_of_two_workers_of_one_name_ends_with_an_error(group: Group) -> None:
+    first = await group.begin("same", SHARDS)
     await first.look()
     await first.leases.write({SHARDS[0].key: at(1), SHARDS[1].key: at(1)})
-    second = await begin("same", memory, manual_clock)
+    second = await group.begin("same", SHARDS)
     await second.look()
     assert (first.readable, second.readable) == ({0, 1}, set())
     for _ in range(2):
         # The first time it could be the last write of one that was killed.
         await second.look()
-        await manual_clock.advance(FAILOVER / 2)
+        await group.clock.advance(FAILOVER / 2)
         await first.look()
     with pytest.raises(LeaseError, match=r"kinesis\.lease\.workerid"):
         await second.look()
     await second.leases.close()
     assert first.readable == {0, 1}
-    assert [lease(memory, one).owner for one in SHARDS] == ["same", "same"]
-    assert [progress_of(memory, one) for one in SHARDS] == [at(1), at(1)]
+    assert [group.lease(one).owner for one in SHARDS] == ["same", "same"]
+    assert [group.progress(one) for one in SHARDS] == [at(1), at(1)]
 
 
-async def test_a_hand_over_to_a_former_run_of_a_worker_shows_no_second_one(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
-    one, _ = await asking(memory, manual_clock)
-    again = await begin("thief", memory, manual_clock)
+async def test_a_hand_over_to_a_former_run_of_a_worker_shows_no_second_one(group: Group) -> None:
+    one, _ = await asking(group)
+    again = await group.begin("thief", SHARDS)
     await one.look()
     (key,) = one.leases.leaving()
     await one.leases.write({key: at(1)})
@@ -168,87 +149,77 @@ async def test_a_hand_over_to_a_former_run_of_a_worker_shows_no_second_one(
         with pytest.raises(ConnectionFailedError):
             await one.leases.release([key])
     await again.look()
-    await again.look_for(FAILOVER, manual_clock)
+    await again.look_for(FAILOVER, group.clock)
     assert again.leases.get(key) == at(1)
 
 
-async def test_a_stop_while_another_worker_asks(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
-    one, _ = await asking(memory, manual_clock)
+async def test_a_stop_while_another_worker_asks(group: Group) -> None:
+    one, _ = await asking(group)
     await one.leases.close()
-    assert {lease(memory, shard).holder for shard in SHARDS} == {None, "thief"}
+    assert {group.lease(shard).holder for shard in SHARDS} == {None, "thief"}
     assert sum(isinstance(event, LeaseReleased) for event in one.events) == len(SHARDS)
     assert not any(isinstance(event, LeaseLost) for event in one.events)
 
 
-async def test_nothing_more_is_delivered_of_what_another_worker_waits_for(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
+async def test_nothing_more_is_delivered_of_what_another_worker_waits_for(group: Group) -> None:
     # A process that is suspended just then goes on when the other one's patience has ended.
-    one, thief = await asking(memory, manual_clock)
+    one, thief = await asking(group)
     await one.look()
-    await one.look_for(HANDOVER - 1, manual_clock)
+    await one.look_for(HANDOVER - 1, group.clock)
     await thief.look()
-    await manual_clock.advance(1)
+    await group.clock.advance(1)
     await thief.look()
     assert one.readable | thief.readable == {0, 1}
     assert not one.readable & thief.readable
 
 
-async def test_what_was_asked_for_before_a_stop_is_released_when_it_comes(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
-    one, thief = await asking(memory, manual_clock)
+async def test_what_was_asked_for_before_a_stop_is_released_when_it_comes(group: Group) -> None:
+    one, thief = await asking(group)
     closing = asyncio.create_task(thief.leases.close())
-    await manual_clock.settle()
+    await group.clock.settle()
     await one.look()
     await one.hand_over()
-    await manual_clock.advance(2)
+    await group.clock.advance(2)
     await closing
-    assert {lease(memory, shard).holder for shard in SHARDS} == {None, "one"}
+    assert {group.lease(shard).holder for shard in SHARDS} == {None, "one"}
 
 
-async def test_what_was_lost_is_not_taken_before_the_fetcher_knows(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
-    one = await begin("one", memory, manual_clock, 1)
+async def test_what_was_lost_is_not_taken_before_the_fetcher_knows(group: Group) -> None:
+    one = await group.begin("one", SHARDS[:1])
     await one.look()
-    other = await begin("other", memory, manual_clock, 1)
+    other = await group.begin("other", SHARDS[:1])
     await other.look()
-    await other.look_for(FAILOVER, manual_clock)
+    await other.look_for(FAILOVER, group.clock)
     await other.leases.write({SHARDS[0].key: at(200)})
     await other.leases.close()
     await one.leases.look()
     assert one.leases.mine(one.shards) == set()
     # Of the time before: dropped, and not written over what the other one has done.
     await one.leases.write({SHARDS[0].key: at(100)})
-    assert progress_of(memory, SHARDS[0]) == at(200)
+    assert group.progress(SHARDS[0]) == at(200)
     await one.look()
     assert one.readable == {0}
     assert one.leases.get(SHARDS[0].key) == at(200)
 
 
 async def test_a_checkpoint_whose_answer_was_lost_is_not_set_back_by_a_renewal(
-    memory: CheckpointMemory, manual_clock: ManualClock
+    group: Group,
 ) -> None:
     # Rules 3 and 4.
-    one = await begin("one", memory, manual_clock, 1)
+    one = await group.begin("one", SHARDS[:1])
     await one.look()
     one.store.loses_answers = True
     with pytest.raises(ConnectionFailedError):
         await one.leases.write({SHARDS[0].key: at(7)})
     one.store.loses_answers = False
-    await manual_clock.advance(FAILOVER / 2)
+    await group.clock.advance(FAILOVER / 2)
     await one.look()
-    assert progress_of(memory, SHARDS[0]) == at(7)
+    assert group.progress(SHARDS[0]) == at(7)
     assert one.readable == {0}
 
 
-async def test_nothing_is_delivered_of_what_may_have_been_released(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
-    one = await begin("one", memory, manual_clock, 1)
+async def test_nothing_is_delivered_of_what_may_have_been_released(group: Group) -> None:
+    one = await group.begin("one", SHARDS[:1])
     await one.look()
     one.store.loses_answers = True
     with pytest.raises(ConnectionFailedError):
@@ -257,85 +228,77 @@ async def test_nothing_is_delivered_of_what_may_have_been_released(
 
 
 async def test_an_end_whose_write_has_failed_is_written_when_the_store_is_back(
-    memory: CheckpointMemory, manual_clock: ManualClock
+    group: Group,
 ) -> None:
-    one = await begin("one", memory, manual_clock)
+    one = await group.begin("one", SHARDS)
     await one.look()
     options = CheckpointConfig(application=APPLICATION, store="memory", interval_seconds=5.0)
-    checkpointer = Checkpointer(one.leases, options, manual_clock)
+    checkpointer = Checkpointer(one.leases, options, group.clock)
     async with checkpointer.running():
         one.store.error = down()
         checkpointer.record(SHARDS[0].key, at(5, ended=True))
-        await manual_clock.advance(1)
-        assert not progress_of(memory, SHARDS[0]).is_ended
+        await group.clock.advance(1)
+        assert not group.progress(SHARDS[0]).is_ended
         one.store.error = None
-        await manual_clock.advance(5)
-        assert progress_of(memory, SHARDS[0]).is_ended
+        await group.clock.advance(5)
+        assert group.progress(SHARDS[0]).is_ended
         one.store.error = down()
         checkpointer.record(SHARDS[1].key, at(6))
-        await manual_clock.advance(5)
+        await group.clock.advance(5)
         one.store.error = None
     # What has failed for a while does not keep the leases.
     await checkpointer.release()
-    assert [lease(memory, shard).owner for shard in SHARDS] == [None, None]
+    assert [group.lease(shard).owner for shard in SHARDS] == [None, None]
 
 
-async def test_a_row_that_is_removed_under_a_worker_is_lost(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
-    one = await begin("one", memory, manual_clock)
+async def test_a_row_that_is_removed_under_a_worker_is_lost(group: Group) -> None:
+    one = await group.begin("one", SHARDS)
     await one.look()
-    del memory.applications[APPLICATION][SHARDS[1].key]
+    del group.rows[SHARDS[1].key]
     await one.look()
     assert one.readable == {0}
     assert LeaseLost(shard=SHARDS[1].key, owner=None) in one.events
 
 
-async def test_a_hand_over_is_passed_on_to_a_third_worker(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
-    one, thief = await asking(memory, manual_clock)
+async def test_a_hand_over_is_passed_on_to_a_third_worker(group: Group) -> None:
+    one, thief = await asking(group)
     await one.look()
     await one.hand_over()
     # What a third one writes before the thief one has looked.
-    (found,) = (shard for shard in SHARDS if lease(memory, shard).owner == "thief")
-    await rewrite(memory, manual_clock, found, owner="third", leaving="thief")
+    (found,) = (shard for shard in SHARDS if group.lease(shard).owner == "thief")
+    await rewrite(group, found, owner="third", leaving="thief")
     await thief.look()
-    assert lease(memory, found) == evolve(lease(memory, found), owner="third", leaving=None)
+    assert group.lease(found) == evolve(group.lease(found), owner="third", leaving=None)
     assert thief.readable == set()
 
 
-async def single_reader(memory: CheckpointMemory, clock: ManualClock) -> StoredProgress:
-    store = CountingStore(clock, memory)
+async def single_reader(group: Group) -> StoredProgress:
+    store = CountingStore(group.clock, group.memory)
     await store.open()
-    return StoredProgress(store, clock)
+    return StoredProgress(store, group.clock)
 
 
-async def test_a_reader_without_leases_is_replaced_by_workers(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
+async def test_a_reader_without_leases_is_replaced_by_workers(group: Group) -> None:
     # An upgrade: its checkpoints are where the workers begin.
-    alone = await single_reader(memory, manual_clock)
+    alone = await single_reader(group)
     key = SHARDS[0].key
     await alone.take_over(IDENTITIES)
     await alone.follow(IDENTITIES, {key: SHARDS[0]}, {key: BEGINNING})
     await alone.write({key: at(3)})
-    one = await begin("one", memory, manual_clock, 1)
+    one = await group.begin("one", SHARDS[:1])
     await one.look()
     assert (one.readable, one.leases.get(key)) == ({0}, at(3))
     with pytest.raises(ReaderReplacedError):
         await alone.write({key: at(4)})
-    assert progress_of(memory, SHARDS[0]) == at(3)
+    assert group.progress(SHARDS[0]) == at(3)
 
 
-async def test_a_reader_without_leases_ends_a_worker_and_the_way_back(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
+async def test_a_reader_without_leases_ends_a_worker_and_the_way_back(group: Group) -> None:
     key = SHARDS[0].key
-    one = await begin("one", memory, manual_clock, 1)
+    one = await group.begin("one", SHARDS[:1])
     await one.look()
     await one.leases.write({key: at(3)})
-    alone = await single_reader(memory, manual_clock)
+    alone = await single_reader(group)
     found = await alone.take_over(IDENTITIES)
     assert found[STREAM_ARN].shards == {key.shard_id: at(3)}
     await alone.follow(IDENTITIES, {key: SHARDS[0]}, {key: at(3)})
@@ -343,21 +306,21 @@ async def test_a_reader_without_leases_ends_a_worker_and_the_way_back(
     with pytest.raises(LeaseError, match=r"kinesis\.lease\.enabled"):
         await one.look()
     await one.leases.close()
-    assert progress_of(memory, SHARDS[0]) == at(4)
-    again = await begin("again", memory, manual_clock, 1)
+    assert group.progress(SHARDS[0]) == at(4)
+    again = await group.begin("again", SHARDS[:1])
     await again.look()
-    await again.look_for(FAILOVER, manual_clock)
+    await again.look_for(FAILOVER, group.clock)
     assert again.leases.get(key) == at(4)
 
 
 async def test_leases_are_released_although_a_leader_cannot_be_told(
-    memory: CheckpointMemory, manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(worker: str, *, is_leaving: bool = False) -> bool:
         raise down()
 
-    one = await begin("one", memory, manual_clock, 1)
+    one = await group.begin("one", SHARDS[:1])
     await one.look()
     monkeypatch.setattr(one.store, "report", fail)
     await one.leases.close()
-    assert lease(memory, SHARDS[0]).owner is None
+    assert group.lease(SHARDS[0]).owner is None

@@ -7,14 +7,12 @@ import asyncio
 import pytest
 from attrs import evolve
 
-from kinesis_publishers.checkpoints import CheckpointMemory
 from kinesis_publishers.engine.lineage import starting_progress
 from kinesis_publishers.events import ConsumerRegistered, LeasesCounted
 from kinesis_publishers.model import ChildShard, ShardProgress, StartingPosition
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard, shard_name
-from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.checkpoints.checkpoint_support import BEGINNING, CREATED_AT, IDENTITIES, at
-from tests.unit.leases.lease_support import APPLICATION, FAILOVER, Worker, config, down, progress_of
+from tests.unit.leases.lease_support import FAILOVER, Group, config, down
 
 # 0 and 1 are read; 1 is split into 2 and 3, and 2 is merged with 0 at once.
 MERGED = [
@@ -35,15 +33,8 @@ CHILD_OF_BOTH = ChildShard(
 )
 
 
-@pytest.fixture
-def memory() -> CheckpointMemory:
-    return CheckpointMemory()
-
-
-async def test_a_parent_that_no_worker_has_found_yet_is_read_before_its_child(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
-    one = await Worker.begin("one", memory, manual_clock, MERGED[:2])
+async def test_a_parent_that_no_worker_has_found_yet_is_read_before_its_child(group: Group) -> None:
+    one = await group.begin("one", MERGED[:2])
     await one.look()
     one.leases.note_children(MERGED[0].key, [CHILD_OF_BOTH])
     await one.leases.write({MERGED[0].key: at(5, ended=True)})
@@ -53,12 +44,10 @@ async def test_a_parent_that_no_worker_has_found_yet_is_read_before_its_child(
     assert found[MERGED[2].key] == BEGINNING
 
 
-async def test_a_shard_does_not_begin_at_the_end_of_another_one(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
+async def test_a_shard_does_not_begin_at_the_end_of_another_one(group: Group) -> None:
     # An idle stream, from LATEST on; the service names no children.
     latest = ShardProgress(position=StartingPosition.at_timestamp(CREATED_AT), as_of=CREATED_AT)
-    one = await Worker.begin("one", memory, manual_clock, [])
+    one = await group.begin("one", [])
     one.shards = [sample_shard(1), sample_shard(0)]
     await one.follow(latest)
     await one.look()
@@ -67,21 +56,21 @@ async def test_a_shard_does_not_begin_at_the_end_of_another_one(
     child = sample_shard(2, parent=0)
     one.shards = [*one.shards, child]
     await one.follow()
-    assert not progress_of(memory, child).is_ended
+    assert not group.progress(child).is_ended
 
 
 async def test_what_no_worker_has_room_for_goes_to_one_that_has_more_than_its_share(
-    memory: CheckpointMemory, manual_clock: ManualClock
+    group: Group,
 ) -> None:
     shards = [sample_shard(number) for number in range(6)]
-    small = await Worker.begin("small", memory, manual_clock, shards, config("s", max_leases=1))
-    large = await Worker.begin("large", memory, manual_clock, shards)
+    small = await group.begin("small", shards, config("s", max_leases=1))
+    large = await group.begin("large", shards)
     await small.look()
     assert small.events[-1] == LeasesCounted(
         worker="s", current=1, total=6, workers=1, free=5, spilled=5
     )
     for _ in range(5 * int(FAILOVER)):
-        await manual_clock.advance(1)
+        await group.clock.advance(1)
         await small.look()
         await large.look()
         await small.hand_over()
@@ -92,88 +81,82 @@ async def test_what_no_worker_has_room_for_goes_to_one_that_has_more_than_its_sh
     )
 
 
-async def test_a_worker_that_cannot_see_the_others_removes_no_consumer(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
+async def test_a_worker_that_cannot_see_the_others_removes_no_consumer(group: Group) -> None:
     shards = [sample_shard(0)]
-    busy = await Worker.begin("busy", memory, manual_clock, shards)
+    busy = await group.begin("busy", shards)
     await busy.look()
     busy.leases.note_event(ConsumerRegistered(stream_arn=STREAM_ARN, consumer_arn="arn"))
-    await busy.look_for(FAILOVER / 2, manual_clock)
-    idle = await Worker.begin("idle", memory, manual_clock, shards)
+    await busy.look_for(FAILOVER / 2, group.clock)
+    idle = await group.begin("idle", shards)
     await idle.look()
     idle.store.error = down()
-    await manual_clock.advance(2 * FAILOVER)
+    await group.clock.advance(2 * FAILOVER)
     await idle.leases.close()
     assert idle.leases.unused_consumers() == set()
 
 
 async def test_the_last_worker_with_a_lease_leaves_the_consumer_to_one_without(
-    memory: CheckpointMemory, manual_clock: ManualClock
+    group: Group,
 ) -> None:
     shards = [sample_shard(0)]
-    first = await Worker.begin("first", memory, manual_clock, shards)
+    first = await group.begin("first", shards)
     await first.look()
     first.leases.note_event(ConsumerRegistered(stream_arn=STREAM_ARN, consumer_arn="arn"))
-    second = await Worker.begin("second", memory, manual_clock, shards)
+    second = await group.begin("second", shards)
     await second.look()
     closing = asyncio.create_task(first.leases.close())
-    await second.look_for(2, manual_clock)
-    await manual_clock.advance(2)
+    await second.look_for(2, group.clock)
+    await group.clock.advance(2)
     await closing
     assert first.leases.unused_consumers() == set()
     closing = asyncio.create_task(second.leases.close())
-    await manual_clock.advance(4)
+    await group.clock.advance(4)
     await closing
     assert second.leases.unused_consumers() == {"arn"}
 
 
 @pytest.mark.parametrize("is_ended", [False, True])
 async def test_rows_of_shards_that_are_newer_than_a_listing_stay(
-    memory: CheckpointMemory, manual_clock: ManualClock, is_ended: bool
+    group: Group, is_ended: bool
 ) -> None:
     old = [sample_shard(0), sample_shard(1)]
     new = [sample_shard(2, parent=0), sample_shard(3, parent=2)]
-    first = await Worker.begin("first", memory, manual_clock, [*old, *new])
+    first = await group.begin("first", [*old, *new])
     if is_ended:
         first.leases.mine(new)
         await first.leases.look()
         first.leases.mine(new)
         await first.leases.write({one.key: at(5, ended=True) for one in new})
     # Its listing is older, and it knows the child of a shard that it has read to its end.
-    late = await Worker.begin("late", memory, manual_clock, [*old, sample_shard(4, parent=1)])
+    late = await group.begin("late", [*old, sample_shard(4, parent=1)])
     await late.follow()
-    assert {one.key for one in (*old, *new)} < memory.applications[APPLICATION].keys()
+    assert {one.key for one in (*old, *new)} < group.rows.keys()
 
 
-async def test_a_shard_that_left_unread_after_its_worker_died_keeps_no_row(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
+async def test_a_shard_that_left_unread_after_its_worker_died_keeps_no_row(group: Group) -> None:
     shards = [sample_shard(0), sample_shard(1), sample_shard(2)]
-    dead = await Worker.begin("dead", memory, manual_clock, shards)
+    dead = await group.begin("dead", shards)
     await dead.look()
     # It comes when the shard is gone, and its fetcher reports that at once.
-    late = await Worker.begin("late", memory, manual_clock, shards[1:])
-    assert shards[0].key in memory.applications[APPLICATION], "its worker may be alive"
+    late = await group.begin("late", shards[1:])
+    assert shards[0].key in group.rows, "its worker may be alive"
     for _ in range(int(FAILOVER) + 1):
-        await manual_clock.advance(1)
+        await group.clock.advance(1)
         await late.look()
     # The row counts as known progress of the shard.
     known = late.leases.known_progress()
     assert shards[0].key in known
     await late.leases.follow(IDENTITIES, {one.key: one for one in shards[1:]}, known)
-    assert shards[0].key not in memory.applications[APPLICATION]
+    assert shards[0].key not in group.rows
 
 
-async def test_no_row_is_removed_because_the_store_was_away(
-    memory: CheckpointMemory, manual_clock: ManualClock
-) -> None:
+async def test_no_row_is_removed_because_the_store_was_away(group: Group) -> None:
     shards = [sample_shard(0), sample_shard(1), sample_shard(2)]
-    worker = await Worker.begin("worker", memory, manual_clock, shards)
+    worker = await group.begin("worker", shards)
     await worker.look()
     # It could not renew its leases, nor see that others did.
-    await manual_clock.advance(FAILOVER)
+    await group.clock.advance(FAILOVER)
     worker.shards = shards[1:]
     await worker.follow()
     await worker.leases.write({shards[0].key: at(5, ended=True)})
-    assert progress_of(memory, shards[0]).is_ended
+    assert group.progress(shards[0]).is_ended

@@ -11,7 +11,6 @@ import pytest
 from attrs import define, field
 
 from kinesis_publishers import KinesisDataFetcher, SequenceNumber
-from kinesis_publishers.checkpoints import CheckpointMemory
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.errors import AccessDeniedError, ConnectionFailedError
@@ -27,11 +26,10 @@ from tests.unit.leases.lease_support import (
     HANDOVER,
     POLICY,
     CountingStore,
+    Group,
     Worker,
     config,
     down,
-    lease,
-    progress_of,
 )
 
 if TYPE_CHECKING:
@@ -50,16 +48,20 @@ CONFIG = CheckpointConfig(
 class LeaseWorld(World):
     """A world whose fetchers are workers of one application."""
 
-    memory: CheckpointMemory = field(factory=CheckpointMemory)
+    group: Group = field(init=False)
     stores: list[CountingStore] = field(factory=list)
     ended: list[str] = field(factory=list)
     lost: list[str] = field(factory=list)
+
+    @group.default
+    def _of_one_clock(self) -> Group:
+        return Group(self.clock)
 
     @asynccontextmanager
     async def opened(
         self, sink: DeliverySink, *, records: bool = False
     ) -> AsyncIterator[KinesisDataFetcher]:
-        async with CountingStore(self.clock, self.memory) as store:
+        async with CountingStore(self.clock, self.group.memory) as store:
             self.stores.append(store)
             leases = Leases(store, config("one"), self.clock, self.events.append)
             checkpointer = Checkpointer(leases, CONFIG, self.clock)
@@ -89,7 +91,7 @@ class LeaseWorld(World):
 
     async def other_worker(self, *numbers: int) -> Worker:
         shards = [self.shard(number) for number in numbers]
-        return await Worker.begin("other", self.memory, self.clock, shards)
+        return await self.group.begin("other", shards)
 
 
 @define(eq=False)
@@ -134,7 +136,7 @@ async def test_the_end_of_a_shard_that_came_back_is_recorded() -> None:
         world.close(number)
         await other.leases.close()
         await world.clock.advance(30)
-        assert progress_of(world.memory, world.shard(number)).is_ended
+        assert world.group.progress(world.shard(number)).is_ended
         assert world.ended == [shard_name(number)]
         assert len(reader.taken) == 6
 
@@ -180,10 +182,10 @@ async def reading_with_an_end_behind_a_slow_record(world: LeaseWorld, reader: Re
     """Let all records of the shard 0 be processed, and another worker ask for it."""
     assert reader.taken[-1].shard_id == shard_name(3)
     await world.clock.advance(FAILOVER)
-    assert {lease(world.memory, one).owner for one in world.stream.shards} == {"one"}
+    assert {world.group.lease(one).owner for one in world.stream.shards} == {"one"}
     other = await world.other_worker(0, 3)
     await other.look()
-    assert lease(world.memory, world.shard(0)).owner == "other"
+    assert world.group.lease(world.shard(0)).owner == "other"
     return other
 
 
@@ -204,7 +206,7 @@ async def test_a_child_is_read_on_although_its_parent_was_taken_before_its_end_w
         await other.look_for(HANDOVER + FAILOVER, world.clock)
         assert 0 in other.readable
         (parent,) = (one for one in other.shards if one.shard_id == shard_name(0))
-        await other.leases.write({parent.key: progress_of(world.memory, parent).ended()})
+        await other.leases.write({parent.key: world.group.progress(parent).ended()})
         reader.gate.set()
         await world.clock.advance(FAILOVER)
         assert world.lost == []
@@ -226,7 +228,7 @@ async def test_the_end_of_a_shard_is_told_by_the_worker_that_has_read_it(
         reader.gate.set()
         await world.clock.advance(1)
         assert world.ended == [shard_name(0)]
-        assert progress_of(world.memory, world.shard(0)).is_ended
+        assert world.group.progress(world.shard(0)).is_ended
 
 
 async def test_a_shard_that_is_handed_over_in_the_middle_has_not_ended() -> None:
@@ -240,12 +242,12 @@ async def test_a_shard_that_is_handed_over_in_the_middle_has_not_ended() -> None
         other = await world.other_worker(0, 3)
         await other.look()
         await world.clock.advance(3)
-        assert lease(world.memory, world.shard(0)).owner == "other"
+        assert world.group.lease(world.shard(0)).owner == "other"
         reader.gate.set()
         await world.clock.advance(1)
         await other.look()
         assert other.readable == {0}
-        progress = progress_of(world.memory, world.shard(0))
+        progress = world.group.progress(world.shard(0))
         assert not progress.is_ended
         assert progress.processed == SequenceNumber(first.sequence_number)
         assert [one.shard_id for one in reader.taken] == [shard_name(0), *[shard_name(3)] * 3]

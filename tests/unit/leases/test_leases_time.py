@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.checkpoints import CheckpointMemory
 from kinesis_publishers.errors import ConnectionFailedError
 from kinesis_publishers.events import LeaseLost
 from kinesis_publishers.testing.fakes import sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.checkpoints.checkpoint_support import at
 from tests.unit.leases.lease_support import (
-    APPLICATION,
     FAILOVER,
     HANDOVER,
+    Group,
     Worker,
     config,
     down,
-    lease,
-    progress_of,
 )
 
 if TYPE_CHECKING:
@@ -32,17 +29,13 @@ if TYPE_CHECKING:
 SHARDS = [sample_shard(number) for number in range(2)]
 
 
-async def begin(name: str, memory: CheckpointMemory, clock: ManualClock, shards: int = 2) -> Worker:
-    return await Worker.begin(name, memory, clock, SHARDS[:shards])
-
-
-async def test_a_dead_workers_shard_is_taken_after_the_failover_time() -> None:
+async def test_a_dead_workers_shard_is_taken_after_the_failover_time(group: Group) -> None:
     # Rule 2: by the second worker's own clock, which is another one.
-    memory, clock, other_clock = CheckpointMemory(), ManualClock(), ManualClock()
+    other_clock = ManualClock()
     await other_clock.advance(86_400)
-    dead = await begin("dead", memory, clock, 1)
+    dead = await group.begin("dead", SHARDS[:1])
     await dead.look()
-    heir = await begin("heir", memory, other_clock, 1)
+    heir = await group.begin("heir", SHARDS[:1], clock=other_clock)
     await heir.look()
     await heir.look_for(FAILOVER - 1, other_clock)
     await other_clock.advance(0.9)
@@ -51,32 +44,30 @@ async def test_a_dead_workers_shard_is_taken_after_the_failover_time() -> None:
     await other_clock.advance(0.1)
     await heir.look()
     assert heir.readable == {0}
-    assert lease(memory, SHARDS[0]).switches == 2
+    assert group.lease(SHARDS[0]).switches == 2
 
 
-async def test_a_dead_worker_lives_no_longer_because_a_shard_is_asked_for() -> None:
-    memory, clock = CheckpointMemory(), ManualClock()
-    dead = await begin("dead", memory, clock)
+async def test_a_dead_worker_lives_no_longer_because_a_shard_is_asked_for(group: Group) -> None:
+    dead = await group.begin("dead", SHARDS)
     await dead.look()
-    heir = await begin("heir", memory, clock)
+    heir = await group.begin("heir", SHARDS)
     for _ in range(int(FAILOVER) - 1):
         await heir.leases.look()
-        await clock.advance(1)
+        await group.clock.advance(1)
     await heir.look()
-    assert {lease(memory, one).owner for one in SHARDS} == {"dead", "heir"}
-    await clock.advance(1)
+    assert {group.lease(one).owner for one in SHARDS} == {"dead", "heir"}
+    await group.clock.advance(1)
     await heir.look()
     assert heir.readable == {0, 1}
 
 
-async def test_a_lease_is_renewed_twice_in_a_failover_time() -> None:
+async def test_a_lease_is_renewed_twice_in_a_failover_time(group: Group) -> None:
     # Rule 5; the KCL renews after a third of it.
-    memory, clock = CheckpointMemory(), ManualClock()
-    one = await begin("one", memory, clock, 1)
+    one = await group.begin("one", SHARDS[:1])
     await one.look()
     before, renewed = one.store.calls["rows"], []
     for second in range(1, 13):
-        await clock.advance(1)
+        await group.clock.advance(1)
         await one.look()
         if one.store.calls["rows"] > before:
             renewed.append(second)
@@ -84,19 +75,18 @@ async def test_a_lease_is_renewed_twice_in_a_failover_time() -> None:
     assert renewed == [4, 8, 12]
 
 
-async def test_nothing_is_delivered_while_the_store_is_down_for_longer() -> None:
+async def test_nothing_is_delivered_while_the_store_is_down_for_longer(group: Group) -> None:
     # Rules 5 and 7: until the failover time after the last renewal was sent; then again at once.
-    memory, clock = CheckpointMemory(), ManualClock()
-    one = await begin("one", memory, clock)
+    one = await group.begin("one", SHARDS)
     # Others may have seen a write before its answer has come.
     one.store.write_seconds = 2.0
     looking = asyncio.create_task(one.look())
-    await clock.advance(2)
+    await group.clock.advance(2)
     await looking
     one.store.error = down()
-    await clock.advance(FAILOVER - 2.1)
+    await group.clock.advance(FAILOVER - 2.1)
     assert one.readable == {0, 1}
-    await clock.advance(0.1)
+    await group.clock.advance(0.1)
     assert one.readable == set()
     with pytest.raises(ConnectionFailedError):
         await one.look()
@@ -106,39 +96,38 @@ async def test_nothing_is_delivered_while_the_store_is_down_for_longer() -> None
     assert not [event for event in one.events if isinstance(event, LeaseLost)]
 
 
-async def test_a_paused_worker_has_lost_what_was_taken_meanwhile() -> None:
+async def test_a_paused_worker_has_lost_what_was_taken_meanwhile(group: Group) -> None:
     # Rule 6: it delivers nothing, also before its first look.
-    memory, clock, paused_clock = CheckpointMemory(), ManualClock(), ManualClock()
-    paused = await begin("paused", memory, paused_clock, 1)
+    paused_clock = ManualClock()
+    paused = await group.begin("paused", SHARDS[:1], clock=paused_clock)
     await paused.look()
-    heir = await begin("heir", memory, clock, 1)
+    heir = await group.begin("heir", SHARDS[:1])
     for _ in range(12):
         await heir.look()
-        await clock.advance(1)
+        await group.clock.advance(1)
     await heir.leases.write({SHARDS[0].key: at(5)})
     await paused_clock.advance(60)
     # What it had in hand is not recorded over what its heir has done.
     await paused.leases.write({SHARDS[0].key: at(1)})
-    assert progress_of(memory, SHARDS[0]) == at(5)
+    assert group.progress(SHARDS[0]) == at(5)
     assert (paused.readable, heir.readable) == (set(), {0})
     await paused.look()
     assert (paused.readable, heir.readable) == (set(), {0})
     assert LeaseLost(shard=SHARDS[0].key, owner="heir") in paused.events
 
 
-async def test_a_hand_over_that_takes_too_long_ends_by_force() -> None:
+async def test_a_hand_over_that_takes_too_long_ends_by_force(group: Group) -> None:
     # Rule 9.
-    memory, clock = CheckpointMemory(), ManualClock()
-    slow = await begin("slow", memory, clock)
+    slow = await group.begin("slow", SHARDS)
     await slow.look()
-    thief = await begin("thief", memory, clock)
+    thief = await group.begin("thief", SHARDS)
     await thief.look()
     for _ in range(int(HANDOVER) - 1):
-        await clock.advance(1)
+        await group.clock.advance(1)
         await slow.look()
         await thief.look()
     assert (len(slow.readable), len(thief.readable)) == (1, 0)
-    await clock.advance(1)
+    await group.clock.advance(1)
     await thief.look()
     assert len(thief.readable) == 1
     assert thief.readable.isdisjoint(slow.readable)
@@ -147,73 +136,70 @@ async def test_a_hand_over_that_takes_too_long_ends_by_force() -> None:
 
 
 @pytest.mark.parametrize("dead", ["victim", "thief"])
-async def test_a_hand_over_ends_if_one_of_both_dies(dead: str) -> None:
-    memory, clock = CheckpointMemory(), ManualClock()
-    workers = {"victim": await begin("victim", memory, clock)}
+async def test_a_hand_over_ends_if_one_of_both_dies(group: Group, dead: str) -> None:
+    workers = {"victim": await group.begin("victim", SHARDS)}
     await workers["victim"].look()
-    workers["thief"] = await begin("thief", memory, clock)
+    workers["thief"] = await group.begin("thief", SHARDS)
     await workers["thief"].look()
     del workers[dead]
     ((_, left),) = workers.items()
     for _ in range(2 * int(FAILOVER) + 2):
-        await clock.advance(1)
+        await group.clock.advance(1)
         await left.look()
         await left.hand_over()
     assert left.readable == {0, 1}
 
 
-async def test_a_worker_of_the_same_name_waits_for_its_former_run() -> None:
-    memory, clock = CheckpointMemory(), ManualClock()
-    await (await begin("one", memory, clock, 1)).look()
-    again = await begin("one", memory, clock, 1)
+async def test_a_worker_of_the_same_name_waits_for_its_former_run(group: Group) -> None:
+    await (await group.begin("one", SHARDS[:1])).look()
+    again = await group.begin("one", SHARDS[:1])
     await again.look()
-    await again.look_for(FAILOVER - 1, clock)
+    await again.look_for(FAILOVER - 1, group.clock)
     assert again.readable == set()
-    await again.look_for(1, clock)
+    await again.look_for(1, group.clock)
     assert again.readable == {0}
 
 
-async def test_the_first_writes_may_take_longer_than_a_renewal() -> None:
+async def test_the_first_writes_may_take_longer_than_a_renewal(group: Group) -> None:
     # Nothing is at stake before there is a lease; with one, the call is given up.
-    memory, clock = CheckpointMemory(), ManualClock()
-    one = await begin("one", memory, clock, 0)
+    one = await group.begin("one", [])
     one.store.write_seconds, one.shards = FAILOVER, SHARDS
     following = asyncio.create_task(one.follow())
-    await clock.advance(FAILOVER)
+    await group.clock.advance(FAILOVER)
     await following
-    assert set(memory.applications[APPLICATION]) >= {shard.key for shard in SHARDS}
+    assert set(group.rows) >= {shard.key for shard in SHARDS}
     one.store.write_seconds = 0.0
     await one.look()
     one.store.write_seconds = FAILOVER
-    await clock.advance(FAILOVER / 2)
+    await group.clock.advance(FAILOVER / 2)
     looking = asyncio.create_task(one.look())
-    await clock.advance(FAILOVER)
+    await group.clock.advance(FAILOVER)
     with pytest.raises(ConnectionFailedError, match="has not answered in"):
         await looking
 
 
-async def test_a_store_that_is_down_at_the_start_is_an_error_at_once() -> None:
-    memory, clock = CheckpointMemory(), ManualClock()
-    one = await begin("one", memory, clock)
+async def test_a_store_that_is_down_at_the_start_is_an_error_at_once(group: Group) -> None:
+    one = await group.begin("one", SHARDS)
     one.store.error = down()
     with pytest.raises(ConnectionFailedError):
         await one.leases.take_over({})
 
 
 @pytest.mark.parametrize("phase", [0.1 * tenth for tenth in range(0, 50, 7)])
-async def test_workers_move_shards_within_two_seconds_of_when_they_may(phase: float) -> None:
-    memory, clock = CheckpointMemory(), ManualClock()
-    first = await begin("first", memory, clock)
+async def test_workers_move_shards_within_two_seconds_of_when_they_may(
+    group: Group, phase: float
+) -> None:
+    first = await group.begin("first", SHARDS)
     async with keeping(first) as (killed,):
-        await seconds_until(lambda: len(first.readable) == 2, [first], clock)
-        await clock.advance(phase)
-        second = await begin("second", memory, clock)
+        await seconds_until(lambda: len(first.readable) == 2, [first], group.clock)
+        await group.clock.advance(phase)
+        second = await group.begin("second", SHARDS)
         async with keeping(second):
             both = [first, second]
-            assert await seconds_until(lambda: len(second.readable) == 1, both, clock) <= 2
-            await clock.advance(phase)
+            assert await seconds_until(lambda: len(second.readable) == 1, both, group.clock) <= 2
+            await group.clock.advance(phase)
             killed.cancel()
-            seconds = await seconds_until(lambda: len(second.readable) == 2, [second], clock)
+            seconds = await seconds_until(lambda: len(second.readable) == 2, [second], group.clock)
             assert FAILOVER / 2 <= seconds <= FAILOVER + 2
 
 
@@ -223,35 +209,35 @@ async def test_workers_move_shards_within_two_seconds_of_when_they_may(phase: fl
     # rows one by one, and 3 scans of the table per worker.
     [(40, 1, 38, 500), (40, 6, 225, 500), (500, 10, 375, 6250)],
 )
-async def test_what_a_minute_costs(shards: int, workers: int, loads: int, rows: int) -> None:
-    memory, clock = CheckpointMemory(), ManualClock()
+async def test_what_a_minute_costs(
+    group: Group, shards: int, workers: int, loads: int, rows: int
+) -> None:
     there = [sample_shard(number) for number in range(shards)]
-    group = [
-        await Worker.begin(f"w{number}", memory, clock, there, config(f"w{number}"))
-        for number in range(workers)
+    workers = [
+        await group.begin(f"w{number}", there, config(f"w{number}")) for number in range(workers)
     ]
 
     def is_settled() -> bool:
-        counts = [len(one.readable) for one in group]
-        is_leaving = any(lease(memory, shard).leaving for shard in there)
+        counts = [len(one.readable) for one in workers]
+        is_leaving = any(group.lease(shard).leaving for shard in there)
         return sum(counts) == shards and max(counts) - min(counts) <= 1 and not is_leaving
 
-    async with keeping(*group):
-        await seconds_until(is_settled, group, clock)
-        for one in group:
+    async with keeping(*workers):
+        await seconds_until(is_settled, workers, group.clock)
+        for one in workers:
             one.store.calls.clear()
         # Thirty looks, and ten renewals.
-        await clock.advance(48)
-        calls = sum((one.store.calls for one in group), Counter[str]())
+        await group.clock.advance(48)
+        calls = sum((one.store.calls for one in workers), Counter[str]())
         assert 0.9 * loads <= calls["load"] * 60 / 48 <= loads
         assert 0.9 * rows <= calls["rows"] * 60 / 48 <= rows
-        assert sum(len(one.readable) for one in group) == shards
+        assert sum(len(one.readable) for one in workers) == shards
 
 
 @asynccontextmanager
-async def keeping(*group: Worker) -> AsyncIterator[list[asyncio.Task[None]]]:
+async def keeping(*workers: Worker) -> AsyncIterator[list[asyncio.Task[None]]]:
     """Let workers look by themselves."""
-    tasks = [asyncio.create_task(one.leases.keep(nullcontext)) for one in group]
+    tasks = [asyncio.create_task(one.leases.keep(nullcontext)) for one in workers]
     yield tasks
     for task in tasks:
         task.cancel()
@@ -259,12 +245,12 @@ async def keeping(*group: Worker) -> AsyncIterator[list[asyncio.Task[None]]]:
 
 
 async def seconds_until(
-    is_true: Callable[[], bool], group: list[Worker], clock: ManualClock
+    is_true: Callable[[], bool], workers: list[Worker], clock: ManualClock
 ) -> float:
     """Let time pass, and the workers read and hand over; return how long it took."""
     began_at = clock.monotonic()
     while True:
-        for one in group:
+        for one in workers:
             one.leases.mine(one.shards)
             await one.hand_over()
         if is_true():
