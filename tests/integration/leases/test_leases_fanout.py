@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.testing.local_kinesis import Fault
 from tests.integration.leases.lease_team import STREAM, Producer, Team
 
 if TYPE_CHECKING:
@@ -54,25 +53,6 @@ def test_subscriptions_move_with_the_leases_and_no_call_comes_too_early(
     assert team.repeated() == []
     team.assert_history()
     assert refused_subscriptions(team) == []
-    assert team.server.consumers(STREAM) == {}
-
-
-def test_the_last_worker_removes_the_consumer_and_no_earlier_one(
-    new_team: Callable[..., Team],
-) -> None:
-    # The first worker renews no lease after it has registered the consumer.
-    team = fan_out_team(new_team, 4, failover_seconds=30)
-    team.server.add_fault(Fault("RegisterStreamConsumer", "delay", delay_seconds=1))
-    (first,) = team.start("first")
-    team.wait_until(lambda: team.server.consumers(STREAM), "consumer")
-    (second,) = team.start("second")
-    team.wait_until(lambda: second.count("LeaseTaken"), "lease of the second worker")
-    first.stop()
-    team.wait_until_balanced(second)
-    assert team.server.consumers(STREAM).keys() == {_CONSUMER}
-    team.put("a record")
-    team.wait_until_all_is_read()
-    second.stop()
     assert team.server.consumers(STREAM) == {}
 
 

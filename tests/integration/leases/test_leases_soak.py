@@ -174,6 +174,7 @@ def test_nothing_is_lost_and_every_repeat_has_a_reason(
         for _ in range(_WORKERS):
             chaos.start()
         team.wait_until(lambda: len(team.processed()) > 500, "records")
+        chaos.reshard()
         began_at = time.monotonic()
         while time.monotonic() < began_at + seconds:
             chaos.step()

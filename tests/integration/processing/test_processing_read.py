@@ -11,7 +11,7 @@ import pytest
 
 from kinesis_publishers import Record, RecordStream, Shard, read
 from kinesis_publishers.clock import SystemClock
-from kinesis_publishers.errors import AccessDeniedError, CheckpointError, ClosedError, ConfigError
+from kinesis_publishers.errors import AccessDeniedError, ClosedError, ConfigError
 from kinesis_publishers.testing.fakes import deaggregated, sample_aggregates
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.integration.processing.processing_support import Orders, numbers
@@ -50,20 +50,6 @@ async def fail_at(records: AsyncIterator[Record], number: int) -> None:
 async def fail_in_context(stream: RecordStream, number: int) -> None:
     async with stream as records:
         await fail_at(records, number)
-
-
-def in_order(records: list[Record]) -> bool:
-    by_shard: dict[str, list[int]] = {}
-    for record in records:
-        by_shard.setdefault(record.shard_id, []).append(int(record.sequence_number))
-    return all(numbers == sorted(numbers) for numbers in by_shard.values())
-
-
-async def test_every_record_comes_once_and_a_shard_in_order(orders: Orders) -> None:
-    expected = orders.put(300)
-    records = await take(read(orders.properties()), 300)
-    assert sorted(numbers(records)) == expected
-    assert in_order(records)
 
 
 async def test_a_bare_loop_ends_when_it_is_told_to(orders: Orders) -> None:
@@ -205,13 +191,6 @@ async def test_the_hook_comes_between_a_shard_and_those_that_continue_it(orders:
         assert last < history.index(f"end of {shard_id}")
 
 
-async def test_a_failure_of_reading_is_raised_in_the_loop(orders: Orders) -> None:
-    orders.put(10)
-    orders.server.add_fault(Fault("GetRecords", "error", code="AccessDeniedException", times=100))
-    with pytest.raises(AccessDeniedError):
-        await take(read(orders.properties()), 1)
-
-
 async def test_what_is_in_hand_when_reading_fails_is_handed_out_and_recorded(
     orders: Orders,
 ) -> None:
@@ -233,13 +212,6 @@ async def test_what_is_in_hand_when_reading_fails_is_handed_out_and_recorded(
     assert len(seen) >= 10
     rest = await take(read(orders.properties()), 20 - len(seen) + len(orders.put(1)))
     assert numbers(rest) == list(range(len(seen), 21))
-
-
-async def test_a_failure_of_the_store_is_raised_in_the_loop(orders: Orders) -> None:
-    orders.put(30)
-    orders.path.write_bytes(b"not a database, " * 100)
-    with pytest.raises(CheckpointError):
-        await take(read(orders.properties()), 1)
 
 
 def test_bad_properties_are_refused_before_anything_is_opened() -> None:

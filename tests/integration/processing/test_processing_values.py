@@ -187,15 +187,6 @@ def test_a_dead_letter_takes_what_cannot_be_decoded_and_the_loop_goes_on(orders:
     assert values(orders, 1, decode="text") == ["four"]
 
 
-async def test_read_puts_aside_as_well(orders: Orders) -> None:
-    put(orders, b"one", b"1")
-    letters: list[bytes] = []
-    aside = DeadLetter(lambda record, error: letters.append(record.data))
-    async with read(orders.properties(), decode="json", on_error=aside) as stream:
-        record = await anext(stream)
-    assert (record.value, letters) == (1, [b"one"])
-
-
 def test_a_dead_letter_that_fails_ends_the_loop_before_the_record(orders: Orders) -> None:
     def fail(record: object, error: Exception) -> None:
         raise OSError("the queue is down")
