@@ -179,23 +179,6 @@ async def test_a_group_that_on_batch_raises_is_raised_as_it_is(orders: Orders) -
     assert caught.value is problems
 
 
-def test_a_dead_letter_that_fails_stops_and_says_for_which_record_and_why(
-    orders: Orders, caplog: pytest.LogCaptureFixture
-) -> None:
-    orders.put(20, key="one shard")
-
-    def put(record: Record | RecordBatch, error: Exception) -> None:
-        raise OSError("the queue is down")
-
-    with pytest.raises(OSError, match="the queue is down") as caught:
-        scan(orders.properties(), Collector(20, before=fails_at(7)), on_error=DeadLetter(put))
-    (note,) = caught.value.__notes__
-    assert note.startswith("It was raised by put of DeadLetter for record ")
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    assert "will be put aside: ZeroDivisionError('for 7')" in caplog.text
-    assert scanned(orders, 13) == list(range(7, 20))
-
-
 def test_a_dead_letter_that_returns_after_another_worker_has_failed_is_recorded(
     orders: Orders,
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from typing import Any
 
 import pytest
 
@@ -13,13 +12,11 @@ from kinesis_publishers import (
     DeadLetter,
     Record,
     RecordBatch,
-    RetryOnError,
     ScanResult,
     scan,
 )
 from tests.integration.processing.processing_support import Orders, numbers
 from tests.integration.processing.scanning_support import (
-    AT_ONCE,
     Collector,
     fails_at,
     scanned,
@@ -92,60 +89,6 @@ def test_the_end_of_a_shard_covers_what_skipped_its_checkpoint_if_a_hook_is_told
 
     scan(orders.properties(), process, **settings)
     assert scanned_in_next_run(orders) == ([] if has_hook else [6, 7, 8, 9])
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"on_error": RetryOnError(policy=AT_ONCE)}],
-    ids=["by default", "after retries"],
-)
-def test_a_failure_stops_and_its_record_is_read_again(
-    orders: Orders, settings: dict[str, Any]
-) -> None:
-    orders.put(20, key="one shard")
-    collector = Collector(20, before=fails_at(7))
-    with pytest.raises(ZeroDivisionError, match="for 7") as caught:
-        scan(orders.properties(), collector, **settings)
-    assert collector.seen == list(range(7))
-    (note,) = caught.value.__notes__
-    assert note.startswith("It was raised by the callback for record ")
-    assert "orders/shardId-" in note
-    assert scanned(orders, 13) == list(range(7, 20))
-
-
-def test_a_call_that_fails_is_made_again_before_the_next_record(orders: Orders) -> None:
-    orders.put(20, key="one shard")
-    calls: list[int] = []
-    check = fails_at(7, times=3)
-
-    def process(record: Record) -> ScanResult | None:
-        calls.append(int(record.data))
-        check(calls[-1])
-        return ScanResult.STOP if calls[-1] == 19 else None
-
-    scan(orders.properties(), process, on_error=RetryOnError(policy=AT_ONCE))
-    assert calls == [*range(7), 7, 7, 7, *range(7, 20)]
-
-
-@pytest.mark.parametrize("with_retries", [False, True])
-def test_a_dead_letter_takes_the_record_and_reading_goes_on(
-    orders: Orders, with_retries: bool
-) -> None:
-    orders.put(20, key="one shard")
-    letters: list[tuple[int, str]] = []
-
-    def put(record: Record | RecordBatch, error: Exception) -> None:
-        assert isinstance(record, Record)
-        letters.append((int(record.data), str(error)))
-
-    policy: Any = DeadLetter(put)
-    if with_retries:
-        policy = RetryOnError(policy=AT_ONCE, otherwise=policy)
-    collector = Collector(19, before=fails_at(7))
-    scan(orders.properties(), collector, on_error=policy)
-    assert letters == [(7, "for 7")]
-    assert collector.seen == [n for n in range(20) if n != 7]
-    assert scanned_in_next_run(orders) == []
 
 
 def test_a_dead_letter_at_the_end_of_a_delivery_is_recorded(orders: Orders) -> None:
