@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from kinesis_publishers import Record, ShardProgress
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
-__all__ = ["STREAM", "Orders", "numbers"]
+__all__ = ["STREAM", "Orders", "numbers", "run_program"]
 
 STREAM = "orders"
 
@@ -66,3 +68,11 @@ class Orders:
 def numbers(records: Iterable[Record]) -> list[int]:
     """Return the numbers that ``records`` hold."""
     return [int(record.data) for record in records]
+
+
+def run_program(code: str) -> tuple[str, str]:
+    """Run Python in a process of its own to its good end; return what it has printed and said."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+    return done.stdout, done.stderr

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import queue
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kinesis_publishers import Record, ScanResult, read, scan
 from kinesis_publishers.events import CheckpointsSaved, Event
-from tests.integration.processing.processing_support import Orders, numbers
+from tests.integration.processing.processing_support import Orders, numbers, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LOOP = Path(__file__).with_name("abandoned_loop.py")
 _SLOW = 50
 
 
@@ -76,14 +71,19 @@ def test_a_bare_loop_that_is_left_writes_what_was_processed_and_prints_nothing(
 ) -> None:
     """The event loop ends it: the record in hand alone comes again."""
     orders.put(20, key="one shard")
-    ended = subprocess.run(
-        [sys.executable, str(_LOOP), json.dumps(orders.properties()), str(last)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert (ended.stdout, ended.stderr) == (f"left at {last}\n", "")
+    printed = run_program(f"""
+import asyncio
+from kinesis_publishers import read
+
+async def main():
+    async for record in read({orders.properties()!r}):
+        if record.data == b"{last}":
+            print("left at {last}", flush=True)
+            break
+
+asyncio.run(main())
+""")
+    assert printed == (f"left at {last}\n", "")
 
     async def first_of_next_run() -> list[Record]:
         async with read(orders.properties()) as records:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,7 @@ import pytest
 from kinesis_publishers import Options, Record, RecordIterator, Shard, records
 from kinesis_publishers.errors import AccessDeniedError, ClosedError, ConfigErrors
 from kinesis_publishers.testing.local_kinesis import Fault
-from tests.integration.processing.processing_support import STREAM, Orders, numbers
+from tests.integration.processing.processing_support import STREAM, Orders, numbers, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -271,7 +269,7 @@ def test_a_reader_that_its_own_thread_collects_is_closed(orders: Orders) -> None
 
 def test_a_thread_that_reads_on_at_the_end_of_the_program_is_told(orders: Orders) -> None:
     orders.put(1, key="one shard")
-    program = f"""
+    _, said = run_program(f"""
 from threading import Event, Thread
 from time import sleep
 from kinesis_publishers import records
@@ -285,11 +283,8 @@ def run():
 Thread(target=run).start()
 has_begun.wait()
 sleep(0.5)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
-    )
-    assert "ClosedError: Reading was closed" in done.stderr
+""")
+    assert "ClosedError: Reading was closed" in said
 
 
 def test_hooks_that_cannot_be_called_in_a_thread_are_refused(orders: Orders) -> None:
@@ -302,16 +297,13 @@ def test_hooks_that_cannot_be_called_in_a_thread_are_refused(orders: Orders) -> 
 
 def test_a_program_that_ends_without_closing_writes_its_progress(orders: Orders) -> None:
     orders.put(20, key="one shard")
-    program = f"""
+    printed = run_program(f"""
 from kinesis_publishers import records
 
 stream = records({orders.properties()!r})
 for record in stream:
     if record.data == b"7":
         break
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
-    )
-    assert (done.stdout, done.stderr) == ("", "")
+""")
+    assert printed == ("", "")
     assert first_of_run(orders, 13) == list(range(7, 20))

@@ -23,6 +23,7 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.retry import RetryPolicy
+from tests.integration.processing.processing_support import run_program
 from tests.integration.processing.scanning_support import (
     Collector,
     fails_at,
@@ -83,7 +84,7 @@ def test_a_failure_in_one_thread_finishes_and_records_the_calls_of_the_others(
 def test_sigterm_ends_workers_that_wait(orders: Orders) -> None:
     """None of them has anything to do."""
     orders.put(1)
-    program = f"""
+    printed = run_program(f"""
 import os, signal, threading
 from kinesis_publishers import scan
 
@@ -92,12 +93,8 @@ def process(record):
 
 scan({orders.properties()!r}, process, workers=4)
 print("ended", threading.active_count())
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout == "ended 1\n"
-    assert done.stderr == ""
+""")
+    assert printed == ("ended 1\n", "")
 
 
 def test_a_signal_ends_the_wait_before_a_retry(orders: Orders) -> None:

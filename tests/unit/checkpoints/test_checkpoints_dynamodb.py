@@ -13,12 +13,7 @@ from attrs import evolve
 from kinesis_publishers import Event, ShardKey
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_table import MAX_IN_FLIGHT
-from kinesis_publishers.config import (
-    AwsConfig,
-    CredentialsConfig,
-    CredentialsProvider,
-    DynamoDbCheckpointConfig,
-)
+from kinesis_publishers.config import DynamoDbCheckpointConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,
     CheckpointError,
@@ -26,24 +21,15 @@ from kinesis_publishers.errors import (
     ServiceError,
 )
 from kinesis_publishers.events import CallRetried
-from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
-from tests.unit.checkpoints.checkpoint_support import CREATED_AT, KEY, at
+from tests.unit.checkpoints.checkpoint_support import KEY, WRITE
+from tests.unit.checkpoints.kcl_support import AWS
 
 if TYPE_CHECKING:
     from tests.unit.checkpoints.dynamodb_proxy import DynamoDbProxy
 
 THROTTLE = "ProvisionedThroughputExceededException"
 DENIED = "AccessDeniedException"
-AWS = AwsConfig(
-    region="eu-west-1",
-    credentials=CredentialsConfig(
-        provider=CredentialsProvider.BASIC, access_key_id="local", secret_key="local"
-    ),
-)
-WRITE = CheckpointWrite(
-    checkpoint=Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=at(1))
-)
 _NUMBERS = itertools.count()
 
 

@@ -95,22 +95,23 @@ async def test_a_field_that_is_no_checkpoint_is_named(
             await store.save([WRITE])
 
 
-async def test_a_replica_is_refused(redis_server: RedisServer, prefix: str) -> None:
-    redis_server.execute("REPLICAOF 127.0.0.1 9")
+@pytest.mark.parametrize(
+    ("command", "undo", "said"),
+    [
+        ("REPLICAOF 127.0.0.1 9", "REPLICAOF NO ONE", "name the primary, not its replica"),
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "its memory is full"),
+    ],
+    ids=["a replica", "a full memory"],
+)
+async def test_a_server_that_takes_no_writes_is_said(
+    redis_server: RedisServer, prefix: str, command: str, undo: str, said: str
+) -> None:
+    redis_server.execute(command)
     try:
         refusal = await refusal_of(store_on(redis_server.url, prefix), CheckpointError)
     finally:
-        redis_server.execute("REPLICAOF NO ONE")
-    assert "name the primary, not its replica" in refusal
-
-
-async def test_a_full_memory_is_said(redis_server: RedisServer, prefix: str) -> None:
-    redis_server.execute("CONFIG SET maxmemory 1")
-    try:
-        refusal = await refusal_of(store_on(redis_server.url, prefix), CheckpointError)
-    finally:
-        redis_server.execute("CONFIG SET maxmemory 0")
-    assert "its memory is full" in refusal
+        redis_server.execute(undo)
+    assert said in refusal
 
 
 async def test_a_server_that_may_lose_checkpoints_is_warned_of(

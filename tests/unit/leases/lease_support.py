@@ -168,6 +168,14 @@ class Group:
         """Start a worker; the clock is everybody's unless one is given."""
         return await Worker.begin(name, self.memory, clock or self.clock, shards, options)
 
+    async def working(
+        self, name: str, shards: Sequence[Shard], *, clock: ManualClock | None = None
+    ) -> Worker:
+        """Start a worker that has looked once, and taken or asked for what it may."""
+        worker = await self.begin(name, shards, clock=clock)
+        await worker.look()
+        return worker
+
     @property
     def rows(self) -> dict[ShardKey, tuple[StoredCheckpoint, object]]:
         return self.memory.applications[APPLICATION]

@@ -42,8 +42,7 @@ CHILDREN = tuple(
 
 async def test_children_are_created_before_the_end_is_written(group: Group) -> None:
     # Rule 10: a crash between the two leaves nothing unread.
-    one = await group.begin("one", FAMILY[:1])
-    await one.look()
+    one = await group.working("one", FAMILY[:1])
     one.leases.note_children(FAMILY[0].key, CHILDREN)
     writes = []
     save = one.store.save
@@ -61,10 +60,8 @@ async def test_children_are_created_before_the_end_is_written(group: Group) -> N
 
 
 async def test_the_end_of_a_shard_that_another_worker_has_ended_is_dropped(group: Group) -> None:
-    one = await group.begin("one", FAMILY[:1])
-    await one.look()
-    heir = await group.begin("heir", FAMILY[:1])
-    await heir.look()
+    one = await group.working("one", FAMILY[:1])
+    heir = await group.working("heir", FAMILY[:1])
     await heir.look_for(FAILOVER, group.clock)
     for worker, place in ((heir, 9), (one, 5)):
         worker.leases.note_children(FAMILY[0].key, CHILDREN)
@@ -119,8 +116,7 @@ async def test_rows_are_removed_when_all_children_have_begun(
     is_removed: bool,
 ) -> None:
     # Rule 10.
-    one = await group.begin("one", FAMILY)
-    await one.look()
+    one = await group.working("one", FAMILY)
     parent, first, second = (shard.key for shard in FAMILY)
     await one.leases.write({parent: at(5, ended=True), first: at(6), second: second_child})
     await one.follow()

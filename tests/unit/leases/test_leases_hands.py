@@ -85,8 +85,7 @@ async def test_the_scenarios_of_the_kcls_renewer(
     is_held: bool,
 ) -> None:
     """Only who has the lease records progress; who ``looks`` notices before that it is lost."""
-    one = await group.begin("one", SHARDS)
-    await one.look()
+    one = await group.working("one", SHARDS)
     if change:
         await rewrite(group, SHARDS[0], **change)
     if looks:
@@ -118,11 +117,9 @@ async def test_two_workers_of_one_name_never_have_the_same_shard(group: Group) -
 
 
 async def test_the_younger_of_two_workers_of_one_name_ends_with_an_error(group: Group) -> None:
-    first = await group.begin("same", SHARDS)
-    await first.look()
+    first = await group.working("same", SHARDS)
     await first.leases.write({SHARDS[0].key: at(1), SHARDS[1].key: at(1)})
-    second = await group.begin("same", SHARDS)
-    await second.look()
+    second = await group.working("same", SHARDS)
     assert (first.readable, second.readable) == ({0, 1}, set())
     for _ in range(2):
         # The first time it could be the last write of one that was killed.
@@ -185,10 +182,8 @@ async def test_what_was_asked_for_before_a_stop_is_released_when_it_comes(group:
 
 
 async def test_what_was_lost_is_not_taken_before_the_fetcher_knows(group: Group) -> None:
-    one = await group.begin("one", SHARDS[:1])
-    await one.look()
-    other = await group.begin("other", SHARDS[:1])
-    await other.look()
+    one = await group.working("one", SHARDS[:1])
+    other = await group.working("other", SHARDS[:1])
     await other.look_for(FAILOVER, group.clock)
     await other.leases.write({SHARDS[0].key: at(200)})
     await other.leases.close()
@@ -206,8 +201,7 @@ async def test_a_checkpoint_whose_answer_was_lost_is_not_set_back_by_a_renewal(
     group: Group,
 ) -> None:
     # Rules 3 and 4.
-    one = await group.begin("one", SHARDS[:1])
-    await one.look()
+    one = await group.working("one", SHARDS[:1])
     one.store.loses_answers = True
     with pytest.raises(ConnectionFailedError):
         await one.leases.write({SHARDS[0].key: at(7)})
@@ -219,8 +213,7 @@ async def test_a_checkpoint_whose_answer_was_lost_is_not_set_back_by_a_renewal(
 
 
 async def test_nothing_is_delivered_of_what_may_have_been_released(group: Group) -> None:
-    one = await group.begin("one", SHARDS[:1])
-    await one.look()
+    one = await group.working("one", SHARDS[:1])
     one.store.loses_answers = True
     with pytest.raises(ConnectionFailedError):
         await one.leases.release([SHARDS[0].key])
@@ -230,8 +223,7 @@ async def test_nothing_is_delivered_of_what_may_have_been_released(group: Group)
 async def test_an_end_whose_write_has_failed_is_written_when_the_store_is_back(
     group: Group,
 ) -> None:
-    one = await group.begin("one", SHARDS)
-    await one.look()
+    one = await group.working("one", SHARDS)
     options = CheckpointConfig(application=APPLICATION, store="memory", interval_seconds=5.0)
     checkpointer = Checkpointer(one.leases, options, group.clock)
     async with checkpointer.running():
@@ -252,8 +244,7 @@ async def test_an_end_whose_write_has_failed_is_written_when_the_store_is_back(
 
 
 async def test_a_row_that_is_removed_under_a_worker_is_lost(group: Group) -> None:
-    one = await group.begin("one", SHARDS)
-    await one.look()
+    one = await group.working("one", SHARDS)
     del group.rows[SHARDS[1].key]
     await one.look()
     assert one.readable == {0}
@@ -285,8 +276,7 @@ async def test_a_reader_without_leases_is_replaced_by_workers(group: Group) -> N
     await alone.take_over(IDENTITIES)
     await alone.follow(IDENTITIES, {key: SHARDS[0]}, {key: BEGINNING})
     await alone.write({key: at(3)})
-    one = await group.begin("one", SHARDS[:1])
-    await one.look()
+    one = await group.working("one", SHARDS[:1])
     assert (one.readable, one.leases.get(key)) == ({0}, at(3))
     with pytest.raises(ReaderReplacedError):
         await alone.write({key: at(4)})
@@ -295,8 +285,7 @@ async def test_a_reader_without_leases_is_replaced_by_workers(group: Group) -> N
 
 async def test_a_reader_without_leases_ends_a_worker_and_the_way_back(group: Group) -> None:
     key = SHARDS[0].key
-    one = await group.begin("one", SHARDS[:1])
-    await one.look()
+    one = await group.working("one", SHARDS[:1])
     await one.leases.write({key: at(3)})
     alone = await single_reader(group)
     found = await alone.take_over(IDENTITIES)
@@ -307,8 +296,7 @@ async def test_a_reader_without_leases_ends_a_worker_and_the_way_back(group: Gro
         await one.look()
     await one.leases.close()
     assert group.progress(SHARDS[0]) == at(4)
-    again = await group.begin("again", SHARDS[:1])
-    await again.look()
+    again = await group.working("again", SHARDS[:1])
     await again.look_for(FAILOVER, group.clock)
     assert again.leases.get(key) == at(4)
 
@@ -319,8 +307,7 @@ async def test_leases_are_released_although_a_leader_cannot_be_told(
     async def fail(worker: str, *, is_leaving: bool = False) -> bool:
         raise down()
 
-    one = await group.begin("one", SHARDS[:1])
-    await one.look()
+    one = await group.working("one", SHARDS[:1])
     monkeypatch.setattr(one.store, "report", fail)
     await one.leases.close()
     assert group.lease(SHARDS[0]).owner is None

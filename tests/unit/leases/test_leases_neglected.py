@@ -34,8 +34,7 @@ CHILD_OF_BOTH = ChildShard(
 
 
 async def test_a_parent_that_no_worker_has_found_yet_is_read_before_its_child(group: Group) -> None:
-    one = await group.begin("one", MERGED[:2])
-    await one.look()
+    one = await group.working("one", MERGED[:2])
     one.leases.note_children(MERGED[0].key, [CHILD_OF_BOTH])
     await one.leases.write({MERGED[0].key: at(5, ended=True)})
     # Any worker that lists the shards now.
@@ -83,12 +82,10 @@ async def test_what_no_worker_has_room_for_goes_to_one_that_has_more_than_its_sh
 
 async def test_a_worker_that_cannot_see_the_others_removes_no_consumer(group: Group) -> None:
     shards = [sample_shard(0)]
-    busy = await group.begin("busy", shards)
-    await busy.look()
+    busy = await group.working("busy", shards)
     busy.leases.note_event(ConsumerRegistered(stream_arn=STREAM_ARN, consumer_arn="arn"))
     await busy.look_for(FAILOVER / 2, group.clock)
-    idle = await group.begin("idle", shards)
-    await idle.look()
+    idle = await group.working("idle", shards)
     idle.store.error = down()
     await group.clock.advance(2 * FAILOVER)
     await idle.leases.close()
@@ -99,11 +96,9 @@ async def test_the_last_worker_with_a_lease_leaves_the_consumer_to_one_without(
     group: Group,
 ) -> None:
     shards = [sample_shard(0)]
-    first = await group.begin("first", shards)
-    await first.look()
+    first = await group.working("first", shards)
     first.leases.note_event(ConsumerRegistered(stream_arn=STREAM_ARN, consumer_arn="arn"))
-    second = await group.begin("second", shards)
-    await second.look()
+    second = await group.working("second", shards)
     closing = asyncio.create_task(first.leases.close())
     await second.look_for(2, group.clock)
     await group.clock.advance(2)
@@ -135,8 +130,7 @@ async def test_rows_of_shards_that_are_newer_than_a_listing_stay(
 
 async def test_a_shard_that_left_unread_after_its_worker_died_keeps_no_row(group: Group) -> None:
     shards = [sample_shard(0), sample_shard(1), sample_shard(2)]
-    dead = await group.begin("dead", shards)
-    await dead.look()
+    await group.working("dead", shards)
     # It comes when the shard is gone, and its fetcher reports that at once.
     late = await group.begin("late", shards[1:])
     assert shards[0].key in group.rows, "its worker may be alive"
@@ -152,8 +146,7 @@ async def test_a_shard_that_left_unread_after_its_worker_died_keeps_no_row(group
 
 async def test_no_row_is_removed_because_the_store_was_away(group: Group) -> None:
     shards = [sample_shard(0), sample_shard(1), sample_shard(2)]
-    worker = await group.begin("worker", shards)
-    await worker.look()
+    worker = await group.working("worker", shards)
     # It could not renew its leases, nor see that others did.
     await group.clock.advance(FAILOVER)
     worker.shards = shards[1:]

@@ -33,10 +33,8 @@ async def test_a_dead_workers_shard_is_taken_after_the_failover_time(group: Grou
     # Rule 2: by the second worker's own clock, which is another one.
     other_clock = ManualClock()
     await other_clock.advance(86_400)
-    dead = await group.begin("dead", SHARDS[:1])
-    await dead.look()
-    heir = await group.begin("heir", SHARDS[:1], clock=other_clock)
-    await heir.look()
+    await group.working("dead", SHARDS[:1])
+    heir = await group.working("heir", SHARDS[:1], clock=other_clock)
     await heir.look_for(FAILOVER - 1, other_clock)
     await other_clock.advance(0.9)
     await heir.look()
@@ -48,8 +46,7 @@ async def test_a_dead_workers_shard_is_taken_after_the_failover_time(group: Grou
 
 
 async def test_a_dead_worker_lives_no_longer_because_a_shard_is_asked_for(group: Group) -> None:
-    dead = await group.begin("dead", SHARDS)
-    await dead.look()
+    await group.working("dead", SHARDS)
     heir = await group.begin("heir", SHARDS)
     for _ in range(int(FAILOVER) - 1):
         await heir.leases.look()
@@ -63,8 +60,7 @@ async def test_a_dead_worker_lives_no_longer_because_a_shard_is_asked_for(group:
 
 async def test_a_lease_is_renewed_twice_in_a_failover_time(group: Group) -> None:
     # Rule 5; the KCL renews after a third of it.
-    one = await group.begin("one", SHARDS[:1])
-    await one.look()
+    one = await group.working("one", SHARDS[:1])
     before, renewed = one.store.calls["rows"], []
     for second in range(1, 13):
         await group.clock.advance(1)
@@ -99,8 +95,7 @@ async def test_nothing_is_delivered_while_the_store_is_down_for_longer(group: Gr
 async def test_a_paused_worker_has_lost_what_was_taken_meanwhile(group: Group) -> None:
     # Rule 6: it delivers nothing, also before its first look.
     paused_clock = ManualClock()
-    paused = await group.begin("paused", SHARDS[:1], clock=paused_clock)
-    await paused.look()
+    paused = await group.working("paused", SHARDS[:1], clock=paused_clock)
     heir = await group.begin("heir", SHARDS[:1])
     for _ in range(12):
         await heir.look()
@@ -118,10 +113,8 @@ async def test_a_paused_worker_has_lost_what_was_taken_meanwhile(group: Group) -
 
 async def test_a_hand_over_that_takes_too_long_ends_by_force(group: Group) -> None:
     # Rule 9.
-    slow = await group.begin("slow", SHARDS)
-    await slow.look()
-    thief = await group.begin("thief", SHARDS)
-    await thief.look()
+    slow = await group.working("slow", SHARDS)
+    thief = await group.working("thief", SHARDS)
     for _ in range(int(HANDOVER) - 1):
         await group.clock.advance(1)
         await slow.look()
@@ -152,8 +145,7 @@ async def test_a_hand_over_ends_if_one_of_both_dies(group: Group, dead: str) -> 
 
 async def test_a_worker_of_the_same_name_waits_for_its_former_run(group: Group) -> None:
     await (await group.begin("one", SHARDS[:1])).look()
-    again = await group.begin("one", SHARDS[:1])
-    await again.look()
+    again = await group.working("one", SHARDS[:1])
     await again.look_for(FAILOVER - 1, group.clock)
     assert again.readable == set()
     await again.look_for(1, group.clock)
