@@ -16,6 +16,7 @@ from tests.integration.framework.racing_writer import KEY, store_of
 from tests.servers import SERVERS
 
 if TYPE_CHECKING:
+    from kinesis_publishers.model import StoredCheckpoint
     from tests.servers import Server
 
 _WRITER = Path(__file__).with_name("racing_writer.py")
@@ -43,10 +44,16 @@ def wins_of_all(properties: dict[str, str], rounds: int) -> int:
         return sum(int(writer.communicate("go\n")[0]) for writer in writers)
 
 
-async def assert_each_win_was_one_step(properties: dict[str, str], wins: int) -> None:
+def assert_each_win_is_one_step(properties: dict[str, str], rounds: int) -> None:
     """Every writer adds one to what it has loaded: a write that was lost would be missing."""
-    async with store_of(properties) as store:
-        stored = (await store.load())[KEY]
+    wins = wins_of_all(properties, rounds)
+    assert wins >= rounds
+
+    async def load() -> StoredCheckpoint:
+        async with store_of(properties) as store:
+            return (await store.load())[KEY]
+
+    stored = asyncio.run(load())
     assert str(stored.checkpoint.progress.processed) == str(wins)
     assert stored.version.number == wins
 
@@ -56,9 +63,7 @@ def test_in_one_file(tmp_path: Path) -> None:
         "kinesis.checkpoint.store": "sqlite",
         "kinesis.checkpoint.sqlite.path": str(tmp_path / "checkpoints.sqlite3"),
     }
-    wins = wins_of_all(properties, 25)
-    assert wins >= 25
-    asyncio.run(assert_each_win_was_one_step(properties, wins))
+    assert_each_win_is_one_step(properties, 25)
 
 
 def test_in_one_table(moto_url: str) -> None:
@@ -70,16 +75,11 @@ def test_in_one_table(moto_url: str) -> None:
         "aws.credentials.provider.basic.accesskeyid": "local",
         "aws.credentials.provider.basic.secretkey": "local",
     }
-    wins = wins_of_all(properties, 8)
-    assert wins >= 8
-    asyncio.run(assert_each_win_was_one_step(properties, wins))
+    assert_each_win_is_one_step(properties, 8)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("server", SERVERS)
 def test_on_one_server(server: str, request: pytest.FixtureRequest) -> None:
     running: Server = request.getfixturevalue(server)
-    properties = _BASE | running.properties
-    wins = wins_of_all(properties, 25)
-    assert wins >= 25
-    asyncio.run(assert_each_win_was_one_step(properties, wins))
+    assert_each_win_is_one_step(_BASE | running.properties, 25)

@@ -214,15 +214,13 @@ class Team:
             if one.process.poll() is not None and not one.is_expected_to_end
         ]
 
-    def start(self, *names: str, how: str = "read", **options: str) -> list[Worker]:
-        """Start workers; ``options`` are more properties, with ``_`` for the dots."""
-        return [self._start(name, how, options) for name in names]
+    def start(self, *names: str, how: str = "read") -> list[Worker]:
+        return [self._start(name, how) for name in names]
 
-    def _start(self, name: str, how: str, options: Mapping[str, str]) -> Worker:
-        more = {f"kinesis.{key.replace('_', '.')}": value for key, value in options.items()}
+    def _start(self, name: str, how: str) -> Worker:
         path = self.directory / f"{name}.{len(self.workers)}"
         path.touch()
-        arguments = [name, how, str(path), json.dumps({**self.properties, **more})]
+        arguments = [name, how, str(path), json.dumps(self.properties)]
         with path.with_suffix(".log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, str(_PROGRAM), *arguments], stdin=subprocess.PIPE, stderr=log

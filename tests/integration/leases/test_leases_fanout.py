@@ -16,10 +16,10 @@ pytestmark = pytest.mark.long
 _CONSUMER = "reports"
 
 
-def fan_out_team(new_team: Callable[..., Team], shards: int, failover_seconds: float = 5) -> Team:
+def fan_out_team(new_team: Callable[..., Team], shards: int) -> Team:
     return new_team(
         shards,
-        failover_seconds,
+        failover_seconds=5,
         stream_recordpublisher="EFO",
         stream_efo_consumername=_CONSUMER,
         **{"stream_efo_http-version": "1.1"},
