@@ -24,13 +24,6 @@ from tests.integration.processing.scanning_support import (
 )
 
 
-def test_every_record_is_called_for_once_and_in_order(orders: Orders) -> None:
-    expected = orders.put(100)
-    seen = scanned(orders, 100)
-    assert sorted(seen) == expected
-    assert scanned_in_next_run(orders) == []
-
-
 def test_stopping_inside_a_delivery_loses_and_repeats_nothing(orders: Orders) -> None:
     orders.put(50, key="one shard")
     seen = [number for most in (1, 20, 29) for number in scanned(orders, most)]

@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import threading
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kinesis_publishers import Record, read, records, scan
 from kinesis_publishers.processing.signals import free_signals
@@ -16,6 +16,11 @@ from tests.integration.processing.scanning_support import Collector, scanned, sc
 
 if TYPE_CHECKING:
     from tests.integration.processing.processing_support import Orders
+
+
+def scanning(properties: dict[str, str], process: Any, stop: threading.Event) -> threading.Thread:
+    arguments = (properties, process)
+    return threading.Thread(target=scan, args=arguments, kwargs={"stop": stop}, daemon=True)
 
 
 def test_an_event_ends_a_scan_in_another_thread_that_waits(orders: Orders) -> None:
@@ -28,9 +33,7 @@ def test_an_event_ends_a_scan_in_another_thread_that_waits(orders: Orders) -> No
         if len(seen) == 20:
             has_all.set()
 
-    service = threading.Thread(
-        target=scan, args=(orders.properties(), process), kwargs={"stop": stop}, daemon=True
-    )
+    service = scanning(orders.properties(), process, stop)
     service.start()
     assert has_all.wait(30)
     assert service.is_alive()
@@ -53,12 +56,7 @@ def test_an_event_ends_a_scan_whose_store_cannot_be_opened(orders: Orders) -> No
     orders.put(20)
     scanned(orders, 20)
     stop = threading.Event()
-    service = threading.Thread(
-        target=scan,
-        args=(orders.properties(checkpoint_store_maxretries="1000"), print),
-        kwargs={"stop": stop},
-        daemon=True,
-    )
+    service = scanning(orders.properties(checkpoint_store_maxretries="1000"), print, stop)
     with closing(sqlite3.connect(orders.path, isolation_level=None)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         service.start()

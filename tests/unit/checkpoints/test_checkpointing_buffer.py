@@ -65,12 +65,6 @@ async def test_the_end_of_a_shard_is_written_at_once(buffer):
         assert buffer.stored == {KEY: at(1, ended=True)}
 
 
-async def test_the_rest_is_written_at_the_end(buffer):
-    async with buffer.checkpointer.running():
-        buffer.checkpointer.record(KEY, at(1))
-    assert buffer.stored == {KEY: at(1)}
-
-
 async def test_one_batch_is_written_at_a_time_and_progress_accumulates_meanwhile():
     buffer = Buffer(max_records=1)
     await buffer.begin()

@@ -63,6 +63,11 @@ async def write(buffer: Buffer, number: int) -> None:
     await buffer.checkpointer.flush()
 
 
+@pytest.fixture
+async def newer(older: Buffer) -> Buffer:
+    return await started(older)
+
+
 @asynccontextmanager
 async def living(buffer: Buffer) -> AsyncIterator[None]:
     async with buffer.checkpointer.running():
@@ -93,8 +98,9 @@ async def test_the_newer_reader_goes_on_and_the_older_one_stops(older: Buffer) -
     assert older.stored == {KEY: at(3)}
 
 
-async def test_a_reader_that_was_replaced_begins_and_removes_nothing(older: Buffer) -> None:
-    newer = await started(older)
+async def test_a_reader_that_was_replaced_begins_and_removes_nothing(
+    older: Buffer, newer: Buffer
+) -> None:
     with pytest.raises(ReaderReplacedError):
         await older.follow(BOTH, SHARD, CHILD)
     with pytest.raises(ReaderReplacedError):
@@ -106,8 +112,8 @@ async def test_a_reader_that_was_replaced_begins_and_removes_nothing(older: Buff
 
 async def test_a_shard_that_the_older_reader_has_just_begun_is_the_newer_one_s(
     older: Buffer,
+    newer: Buffer,
 ) -> None:
-    newer = await started(older)
     begun = Checkpoint(shard=CHILD.key, stream_created_at=CREATED_AT, progress=at(7))
     await older.store.save([CheckpointWrite(checkpoint=begun)])
     await newer.follow(BOTH, SHARD, CHILD)
@@ -152,9 +158,9 @@ async def test_what_another_one_has_begun_in_vain_is_begun_over_it() -> None:
 
 async def test_a_reader_that_is_started_again_waits_until_the_newer_one_has_stopped(
     older: Buffer,
+    newer: Buffer,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    newer = await started(older)
     async with restarted(older) as taking_over:
         async with living(newer):
             await older.clock.advance(130)
@@ -181,8 +187,8 @@ async def test_a_reader_that_was_killed_is_replaced_although_it_had_taken_over(
 
 async def test_a_deployment_takes_over_at_once_from_a_reader_that_has_run_for_a_while(
     older: Buffer,
+    newer: Buffer,
 ) -> None:
-    newer = await started(older)
     async with living(newer):
         await older.clock.advance(310)
         newest = await started(older)
@@ -294,8 +300,8 @@ async def test_an_owner_is_not_taken_for_dead_because_the_store_was_down(older: 
 
 async def test_of_two_readers_that_have_waited_one_goes_on_and_the_other_waits_for_it(
     older: Buffer,
+    newer: Buffer,
 ) -> None:
-    newer = await started(older)
     spares = [await older.beside() for _ in range(2)]
     tasks = [asyncio.create_task(one.checkpointer.take_over(streams(STREAM_ARN))) for one in spares]
     async with living(newer):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-import boto3
 import pytest
 from attrs import evolve
 
@@ -27,6 +27,7 @@ from tests.unit.checkpoints.kcl_support import AWS
 
 if TYPE_CHECKING:
     from tests.unit.checkpoints.dynamodb_proxy import DynamoDbProxy
+    from tests.unit.checkpoints.kcl_support import KclTable
 
 THROTTLE = "ProvisionedThroughputExceededException"
 DENIED = "AccessDeniedException"
@@ -48,13 +49,10 @@ async def test_a_table_is_created_once_however_many_need_it(
     proxy: DynamoDbProxy, config: DynamoDbCheckpointConfig
 ) -> None:
     stores = [store_of(config) for _ in range(3)]
-    try:
-        await asyncio.gather(*(store.open() for store in stores))
+    async with AsyncExitStack() as opened:
+        await asyncio.gather(*map(opened.enter_async_context, stores))
         assert set(await stores[0].save([WRITE])) == {KEY}
         assert set(await stores[1].load()) == {KEY}
-    finally:
-        for store in stores:
-            await store.close()
 
 
 async def test_a_table_is_not_created_if_that_is_not_wanted(
@@ -68,25 +66,9 @@ async def test_a_table_is_not_created_if_that_is_not_wanted(
     assert set(proxy.calls) == {"Query", "PutItem"}
 
 
-async def test_a_table_of_something_else_is_refused(
-    moto_url: str, config: DynamoDbCheckpointConfig
-) -> None:
-    client = boto3.client(
-        "dynamodb",
-        region_name="eu-west-1",
-        endpoint_url=moto_url,
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
-    )
-    client.create_table(
-        TableName=config.table,
-        BillingMode="PAY_PER_REQUEST",
-        KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
-    )
-    client.close()
+async def test_a_table_of_something_else_is_refused(table: KclTable) -> None:
     with pytest.raises(CheckpointError, match="its keys are leaseKey, not application and shard"):
-        await store_of(config).__aenter__()
+        await store_of(table.config).__aenter__()
 
 
 @pytest.mark.parametrize("fault", [THROTTLE, "ThrottlingException", "InternalServerError", "cut"])

@@ -70,10 +70,9 @@ async def test_what_no_worker_has_room_for_goes_to_one_that_has_more_than_its_sh
     )
     for _ in range(5 * int(FAILOVER)):
         await group.clock.advance(1)
-        await small.look()
-        await large.look()
-        await small.hand_over()
-        await large.hand_over()
+        for one in (small, large):
+            await one.look()
+            await one.hand_over()
     assert (len(small.readable), len(large.readable)) == (1, 5)
     assert large.events[-1] == LeasesCounted(
         worker="large", current=5, total=6, workers=2, free=0, spilled=0
@@ -134,9 +133,7 @@ async def test_a_shard_that_left_unread_after_its_worker_died_keeps_no_row(group
     # It comes when the shard is gone, and its fetcher reports that at once.
     late = await group.begin("late", shards[1:])
     assert shards[0].key in group.rows, "its worker may be alive"
-    for _ in range(int(FAILOVER) + 1):
-        await group.clock.advance(1)
-        await late.look()
+    await late.look_for(FAILOVER + 1, group.clock)
     # The row counts as known progress of the shard.
     known = late.leases.known_progress()
     assert shards[0].key in known

@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 SHARDS = [sample_shard(number) for number in range(2)]
 
 
-async def test_a_dead_workers_shard_is_taken_after_the_failover_time(group: Group) -> None:
+@pytest.mark.parametrize("name", ["heir", "dead"], ids=["another one", "a new run of it"])
+async def test_a_dead_workers_shard_is_taken_after_the_failover_time(
+    group: Group, name: str
+) -> None:
     # Rule 2: by the second worker's own clock, which is another one.
     other_clock = ManualClock()
     await other_clock.advance(86_400)
     await group.working("dead", SHARDS[:1])
-    heir = await group.working("heir", SHARDS[:1], clock=other_clock)
+    heir = await group.working(name, SHARDS[:1], clock=other_clock)
     await heir.look_for(FAILOVER - 1, other_clock)
     await other_clock.advance(0.9)
     await heir.look()
@@ -141,15 +144,6 @@ async def test_a_hand_over_ends_if_one_of_both_dies(group: Group, dead: str) -> 
         await left.look()
         await left.hand_over()
     assert left.readable == {0, 1}
-
-
-async def test_a_worker_of_the_same_name_waits_for_its_former_run(group: Group) -> None:
-    await (await group.begin("one", SHARDS[:1])).look()
-    again = await group.working("one", SHARDS[:1])
-    await again.look_for(FAILOVER - 1, group.clock)
-    assert again.readable == set()
-    await again.look_for(1, group.clock)
-    assert again.readable == {0}
 
 
 async def test_the_first_writes_may_take_longer_than_a_renewal(group: Group) -> None:

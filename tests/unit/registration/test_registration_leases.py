@@ -35,6 +35,13 @@ async def acquire(clock: ManualClock, name: str = CONSUMER_NAME) -> ConsumerLeas
     return await ConsumerLease.acquire(STREAM_ARN, name, clock=clock)
 
 
+async def creator(clock: ManualClock) -> ConsumerLease:
+    """Return the lease of the process that has registered the consumer."""
+    lease = await acquire(clock)
+    lease.note_created(ARN)
+    return lease
+
+
 class Removal:
     """Removes consumers, or fails to: returns what it is told to, or raises it."""
 
@@ -77,8 +84,7 @@ async def test_what_was_not_recorded_is_not_removed(clock: ManualClock) -> None:
 
 
 async def test_what_was_removed_is_not_removed_again(clock: ManualClock) -> None:
-    first = await acquire(clock)
-    first.note_created(ARN)
+    first = await creator(clock)
     await first.release(Removal())
     removal = Removal()
     await (await acquire(clock)).release(removal)
@@ -89,8 +95,7 @@ async def test_what_was_removed_is_not_removed_again(clock: ManualClock) -> None
 async def test_what_could_not_be_removed_is_left_to_the_next_one(
     clock: ManualClock, outcome: bool | type[BaseException]
 ) -> None:
-    first = await acquire(clock)
-    first.note_created(ARN)
+    first = await creator(clock)
     ending = pytest.raises(outcome) if isinstance(outcome, type) else nullcontext()
     with ending:
         await first.release(Removal(outcome))
@@ -100,8 +105,7 @@ async def test_what_could_not_be_removed_is_left_to_the_next_one(
 
 
 async def test_leaving_without_removing_leaves_the_record(clock: ManualClock) -> None:
-    first = await acquire(clock)
-    first.note_created(ARN)
+    first = await creator(clock)
     first.close()
     first.close()
     assert (await acquire(clock)).created_arn == ARN
@@ -128,8 +132,7 @@ async def test_the_last_one_to_leave_removes_the_files(
 async def test_the_files_stay_while_the_consumer_could_not_be_removed(
     clock: ManualClock, runtime_directory: Path
 ) -> None:
-    first = await acquire(clock)
-    first.note_created(ARN)
+    first = await creator(clock)
     await first.release(Removal(False))
     assert files_in(runtime_directory) == {".users", ".json"}
 
@@ -159,8 +162,7 @@ async def test_a_link_in_the_place_of_the_directory_is_not_followed(
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (runtime_directory / "kinesis-publishers").symlink_to(elsewhere)
-    lease = await acquire(clock)
-    lease.note_created(ARN)
+    lease = await creator(clock)
     assert lease.created_arn is None
     assert list(elsewhere.iterdir()) == []
 
@@ -177,8 +179,7 @@ async def test_other_consumers_have_other_leases(clock: ManualClock) -> None:
 async def test_no_user_joins_while_the_consumer_is_being_removed(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = await acquire(clock)
-    first.note_created(ARN)
+    first = await creator(clock)
     is_removing, may_finish = asyncio.Event(), asyncio.Event()
 
     async def remove(_: str) -> None:
@@ -228,8 +229,7 @@ async def test_waiting_can_be_cancelled_and_leaves_no_file_open(clock: ManualClo
 
 async def test_joining_can_be_cancelled_and_leaves_no_file_open(clock: ManualClock) -> None:
     before = open_files()
-    first = await acquire(clock)
-    first.note_created(ARN)
+    first = await creator(clock)
     may_finish = asyncio.Event()
 
     async def remove(_: str) -> None:
@@ -264,8 +264,7 @@ def test_a_file_that_is_removed_while_it_is_locked_is_not_trusted(
 async def test_a_file_that_was_removed_is_not_trusted(
     clock: ManualClock, runtime_directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = await acquire(clock)
-    first.note_created(ARN)
+    first = await creator(clock)
     lease_file(runtime_directory, "users").unlink()
     second = await acquire(clock)
     removal = Removal()
@@ -298,8 +297,7 @@ async def test_while_a_lease_is_held_its_directory_is_not_cleaned_up(
 async def test_a_damaged_record_is_no_record(
     clock: ManualClock, runtime_directory: Path, content: bytes
 ) -> None:
-    lease = await acquire(clock)
-    lease.note_created(ARN)
+    lease = await creator(clock)
     lease_file(runtime_directory, "json").write_bytes(content)
     assert lease.created_arn is None
 

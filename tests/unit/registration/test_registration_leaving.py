@@ -80,16 +80,16 @@ async def test_one_that_is_gone_already_is_no_failure(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason"),
+    ("fault", "reason", "retries"),
     [
-        ({"kind": "error", "code": "AccessDeniedException"}, "allow kinesis:DeregisterStream"),
-        ({"kind": "internal_failure"}, "InternalFailure"),
-        ({"kind": "reset"}, "the connection broke"),
+        ({"kind": "error", "code": "AccessDeniedException"}, "allow kinesis:DeregisterStream", 0),
+        ({"kind": "internal_failure"}, "InternalFailure", CONFIG.deregister_retry.max_retries),
+        ({"kind": "reset"}, "the connection broke", CONFIG.deregister_retry.max_retries),
     ],
     ids=["denied", "5xx", "no network"],
 )
 async def test_a_failure_is_logged_with_the_command_and_not_raised(
-    fault: dict, reason: str, caplog: pytest.LogCaptureFixture
+    fault: dict, reason: str, retries: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     application = Application.of(orders())
     arn = await application.arn()
@@ -98,21 +98,13 @@ async def test_a_failure_is_logged_with_the_command_and_not_raised(
     command = f"aws kinesis deregister-stream-consumer --region eu-west-1 --consumer-arn {arn}"
     assert command in caplog.text
     assert reason in caplog.text
+    assert application.calls.count("deregister") == 1 + retries
     # The next one who leaves tries again.
     application.server.clear_faults()
     other = Application.of(application.server)
     await other.arn()
     await other.close()
     assert application.arns == []
-
-
-async def test_a_removal_that_keeps_failing_is_given_up() -> None:
-    application = Application.of(orders())
-    await application.arn()
-    failing = Fault("DeregisterStreamConsumer", "internal_failure", times=None)
-    application.server.add_fault(failing)
-    await application.close()
-    assert application.calls.count("deregister") == 1 + CONFIG.deregister_retry.max_retries
 
 
 async def test_a_throttled_removal_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
