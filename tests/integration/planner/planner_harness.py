@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import closing
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,23 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"in vain waited for: {what}"
         pause.wait(_POLL_SECONDS)
+
+
+def wait_for_buffered(planner: MicroBatches, count: int) -> None:
+    """Wait until the prefetch planner has fetched so many records."""
+
+    def has_buffered() -> bool:
+        lag = planner.lag()
+        return lag is not None and lag.buffered_records >= count
+
+    eventually(has_buffered, f"{count} records in the buffer")
+
+
+def create_again(server: LocalKinesis) -> None:
+    """Delete ``orders`` with its records, and create a stream of the same name."""
+    with closing(server.client()) as client:
+        client.delete_stream(StreamName=STREAM)
+    server.create_stream(STREAM, 2)
 
 
 def put(server: LocalKinesis, payloads: Iterable[bytes | str]) -> list[Row]:

@@ -22,7 +22,6 @@ from tests.integration.planner.planner_harness import (
     ShiftedClock,
     eventually,
     options,
-    planner,
     planner_of,
     put,
 )
@@ -34,13 +33,6 @@ if TYPE_CHECKING:
 
 StartQuery = Callable[..., Query]
 QueryOf = Callable[[Callable[[], "MicroBatches"]], Query]
-
-
-def test_it_reads_what_is_there_and_ends(server: LocalKinesis, start_query: StartQuery) -> None:
-    expected = put(server, [f"{n}" for n in range(100)])
-    query = start_query()
-    query.run_to_the_end()
-    assert sorted(query.rows) == sorted(expected)
 
 
 def test_it_ends_on_a_stream_without_records(server: LocalKinesis, start_query: StartQuery) -> None:
@@ -58,19 +50,6 @@ def test_it_keeps_to_the_limit_over_several_batches(
     query = start_query()
     query.run_to_the_end(BatchLimit(records=10))
     assert [len(batch.rows) for batch in query.batches if batch.rows] == [10, 10, 5]
-    assert sorted(query.rows) == sorted(expected)
-
-
-@BOTH_ENDS
-def test_children_of_shards_that_have_ended_are_read(
-    server: LocalKinesis, start_query: StartQuery
-) -> None:
-    expected = put(server, [f"a{n}" for n in range(20)])
-    for shard_count in (4, 3, 1):
-        server.reshard(STREAM, shard_count)
-        expected += put(server, [f"{shard_count}-{n}" for n in range(20)])
-    query = start_query()
-    query.run_to_the_end()
     assert sorted(query.rows) == sorted(expected)
 
 
@@ -176,18 +155,6 @@ def test_it_is_prepared_also_after_the_first_offset(
     query.planner.initial_offset()
     query.run_to_the_end()
     assert sorted(query.rows) == sorted(expected)
-
-
-def test_the_clock_of_the_service_does_not_decide_where_it_ends(
-    query_of: QueryOf, kind: str
-) -> None:
-    with LocalKinesis.in_thread(Limits.off(), clock=ShiftedClock(5)) as ahead:
-        ahead.create_stream(STREAM, 1)
-        expected = put(ahead, ["x"] * 500)
-        query = query_of(lambda: planner(ahead, kind=kind, shard_getrecords_maxrecordcount="100"))
-        query.run_to_the_end()
-        query.stop()
-    assert query.rows == expected
 
 
 def test_it_ends_although_a_slow_reader_never_reaches_the_tip(query_of: QueryOf, kind: str) -> None:

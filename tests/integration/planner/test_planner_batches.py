@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_publishers import Properties
-from kinesis_publishers.errors import AccessDeniedError, KinesisPublishersError, StreamNotFoundError
+from kinesis_publishers.errors import AccessDeniedError, StreamNotFoundError
 from kinesis_publishers.testing.local_kinesis import Fault
 from kinesis_publishers_spark import prefetch
 from kinesis_publishers_spark.chunks import BatchLimit, Chunk
@@ -21,13 +21,13 @@ from kinesis_publishers_spark.stream_reader import make_session
 from tests.integration.planner.planner_harness import (
     FIRST_SHARD,
     NO_LIMIT,
-    STREAM,
     Query,
     eventually,
     options,
     planner,
     put,
     read,
+    wait_for_buffered,
 )
 
 if TYPE_CHECKING:
@@ -41,14 +41,6 @@ StartQuery = Callable[..., Query]
 def kind() -> str:
     """These tests look into what the prefetch planner has fetched."""
     return "prefetch"
-
-
-def wait_for_buffered(one: MicroBatches, count: int) -> None:
-    def has_buffered() -> bool:
-        lag = one.lag()
-        return lag is not None and lag.buffered_records >= count
-
-    eventually(has_buffered, f"{count} records in the buffer")
 
 
 def wait_for_polls(server: LocalKinesis, more: int = 10) -> None:
@@ -247,20 +239,6 @@ def test_limits_hold_to_the_record(
         assert numbers == sorted(numbers)
 
 
-def test_a_restart_goes_on_without_loss_or_repetition(
-    server: LocalKinesis, start_query: StartQuery
-) -> None:
-    expected = []
-    query = start_query()
-    for part in range(4):
-        expected += put(server, [f"{part}-{n}" for n in range(15)])
-        query.run_until(len(expected) - 5, BatchLimit(records=4))
-        query.restart()
-    query.run_until(len(expected))
-    assert sorted(query.rows) == sorted(expected)
-    assert len(set(query.rows)) == len(expected)
-
-
 def test_a_refused_call_reaches_the_query(server: LocalKinesis, start_query: StartQuery) -> None:
     query = start_query()
     query.run_batch()
@@ -272,19 +250,6 @@ def test_a_refused_call_reaches_the_query(server: LocalKinesis, start_query: Sta
         query.run_batch()
     with pytest.raises(AccessDeniedError):
         query.planner.lag()
-
-
-def test_a_deleted_stream_reaches_the_query(server: LocalKinesis, start_query: StartQuery) -> None:
-    query = start_query()
-    query.run_batch()
-    client = server.client()
-    client.delete_stream(StreamName=STREAM)
-    client.close()
-    with pytest.raises(KinesisPublishersError, match=STREAM) as raised:
-        eventually(lambda: query.run_batch() and False, "the error")
-    assert "ResourceNotFound" in getattr(raised.value, "code", "") or isinstance(
-        raised.value, StreamNotFoundError
-    )
 
 
 def test_a_stream_that_does_not_exist_fails_at_the_first_question(server: LocalKinesis) -> None:

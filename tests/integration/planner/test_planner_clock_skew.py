@@ -69,11 +69,12 @@ def test_a_query_at_latest_misses_nothing_that_is_put_after_its_first_offset(
 
 
 @pytest.mark.parametrize("kind", ["prefetch", "ranges"])
-@pytest.mark.parametrize("seconds", [600.0, -600.0])
+@pytest.mark.parametrize("seconds", [600.0, 5.0, -600.0])
 def test_available_now_reads_what_there_is_and_ends(seconds: float, kind: str) -> None:
     with server_ahead(seconds) as server:
         rows = put(server, PAYLOADS)
-        query = Query(lambda: planner(server, kind=kind))
+        pages = {"shard_getrecords_maxrecordcount": "4"}
+        query = Query(lambda: planner(server, kind=kind, **pages))
         query.run_to_the_end()
         query.stop()
     assert sorted(query.rows) == sorted(rows)

@@ -14,6 +14,7 @@ from tests.integration.planner.planner_harness import (
     STREAM,
     Query,
     Row,
+    create_again,
     eventually,
     put,
 )
@@ -92,13 +93,6 @@ def test_what_a_shard_that_is_gone_has_left_is_read_where_loss_is_tolerated(
     query.run_until(len(first) + len(left))
     assert sorted(query.rows) == sorted(first + left)
     assert any(numbers_of(first)[-1] in note for note in notes(caplog))
-
-
-def create_again(server: LocalKinesis) -> None:
-    client = server.client()
-    client.delete_stream(StreamName=STREAM)
-    client.close()
-    server.create_stream(STREAM, 2)
 
 
 def test_a_stream_that_is_created_again_under_a_query_fails_it(

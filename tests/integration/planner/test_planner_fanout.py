@@ -37,6 +37,9 @@ FAN_OUT = {
     "stream_efo_deregister": "never",
 }
 GUARDED = {"stream_efo_deregister": "created"}
+# Nothing is registered: the ARN of a consumer is given.
+NONE = {"stream_recordpublisher": "EFO", "stream_efo_registration": "NONE"}
+_ARN = f"stream_efo_consumerarn_{STREAM}"
 CONSUMER_CALLS = (
     "RegisterStreamConsumer",
     "DescribeStreamConsumer",
@@ -140,26 +143,6 @@ def test_each_record_is_there_once_although_the_publisher_changes_on_one_checkpo
     assert sorted(query.rows) == sorted(expected)
 
 
-@pytest.mark.long
-def test_the_last_query_to_stop_removes_the_consumer_that_was_registered_for_it(
-    server: LocalKinesis, fan_out: Callable[..., Query]
-) -> None:
-    first, second = fan_out(**GUARDED), fan_out(**GUARDED)
-    put(server, ["a"])
-    first.run_until(1)
-    second.run_batch()
-    eventually(lambda: len(guards()) == 2, "the guards of both queries")
-    first.stop()
-    eventually(lambda: len(guards()) == 1, "the end of the first query's guard")
-    assert consumers(server) == ["app"]
-    assert server.calls("DeregisterStreamConsumer") == []
-    second.stop()
-    eventually(lambda: consumers(server) == [], "the removal of the consumer")
-    eventually(lambda: guards() == [], "the end of the second query's guard")
-    assert len(server.calls("RegisterStreamConsumer")) == 1
-    assert len(server.calls("DeregisterStreamConsumer")) == 1
-
-
 def test_a_consumer_that_was_there_before_is_used_and_stays(
     server: LocalKinesis, fan_out: Callable[..., Query]
 ) -> None:
@@ -188,12 +171,7 @@ def test_never_leaves_the_consumer_and_needs_no_guard(
 def test_none_makes_no_call_for_consumers(server: LocalKinesis, query_of: StartQuery) -> None:
     arn = server.register_consumer(STREAM, "app")
     before = [len(server.calls(operation)) for operation in CONSUMER_CALLS]
-    more = {
-        "stream_recordpublisher": "EFO",
-        "stream_efo_registration": "NONE",
-        f"stream_efo_consumerarn_{STREAM}": arn,
-    }
-    query = query_of(lambda: planner(server, **more))
+    query = query_of(lambda: planner(server, **NONE, **{_ARN: arn}))
     put(server, ["a"])
     query.run_until(1)
     assert guards() == []
@@ -219,12 +197,7 @@ def test_with_none_a_deleted_consumer_fails_the_query(
     server: LocalKinesis, query_of: StartQuery
 ) -> None:
     arn = server.register_consumer(STREAM, "app")
-    more = {
-        "stream_recordpublisher": "EFO",
-        "stream_efo_registration": "NONE",
-        f"stream_efo_consumerarn_{STREAM}": arn,
-    }
-    query = query_of(lambda: planner(server, **more))
+    query = query_of(lambda: planner(server, **NONE, **{_ARN: arn}))
     put(server, ["a"])
     query.run_until(1)
     server.deregister_consumer(STREAM, "app")

@@ -145,9 +145,7 @@ def test_closing_after_an_error_leaves_nothing(
         eventually(lambda: query.run_batch() and False, "the error")
     caplog.set_level(logging.WARNING)
     query.stop()
-    eventually(lambda: not own_threads(), f"the end of {own_threads()}")
-    gc.collect()
-    assert [record for record in caplog.records if record.name == "asyncio"] == []
+    assert_nothing_is_left(caplog)
 
 
 def test_a_planner_goes_on_after_it_was_closed(

@@ -26,6 +26,7 @@ from tests.integration.planner.planner_harness import (
     STREAM,
     Batch,
     Query,
+    create_again,
     eventually,
     planner,
     put,
@@ -87,24 +88,6 @@ def test_a_replay_gives_the_same_however_many_partitions(
         assert len(partitions) <= min(parallelism, 2)
         assert in_shard_order(read(partitions)) == in_shard_order(batch.rows)
         one.close()
-
-
-@pytest.mark.parametrize("kind", ["prefetch"])
-def test_the_first_batch_is_replayed_although_its_start_is_pinned_anew(
-    server: LocalKinesis, start_query: StartQuery
-) -> None:
-    query = start_query("LATEST")
-    query.planner.initial_offset()
-    expected = put(server, ["a", "b", "c"])
-    eventually(lambda: getattr(query.planner.lag(), "buffered_records", 0) == 3, "3 records")
-    query.run_batch()
-    assert sorted(query.rows) == sorted(expected)
-    query.restart()
-    # Spark does not keep the start of the first batch, it asks for it again.
-    later = query.planner.initial_offset()
-    assert later != query.batches[0].start
-    assert sorted(read(query.planner.partitions(later, query.last))) == sorted(expected)
-    assert not query.run_batch()
 
 
 def test_a_replay_whose_first_record_is_gone_says_so_and_what_to_do(
@@ -191,25 +174,7 @@ def test_a_shard_that_was_merely_idle_has_lost_nothing(
     assert sorted(query.rows[10:]) == sorted(expected)
 
 
-def create_again(server: LocalKinesis) -> None:
-    client = server.client()
-    client.delete_stream(StreamName=STREAM)
-    client.close()
-    eventually(lambda: _try_to_create(server), "the stream to be created again")
-
-
-def _try_to_create(server: LocalKinesis) -> bool:
-    client = server.client()
-    try:
-        client.create_stream(StreamName=STREAM, ShardCount=2)
-    except client.exceptions.ResourceInUseException:
-        return False
-    finally:
-        client.close()
-    return True
-
-
-def test_a_stream_that_was_created_again_fails_the_query(
+def test_a_stream_that_was_created_again_fails_a_replay_and_the_query(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:
     put(server, ["x"] * 10)
@@ -217,6 +182,9 @@ def test_a_stream_that_was_created_again_fails_the_query(
     query.run_until(10)
     query.stop()
     create_again(server)
+    put(server, ["y"] * 10)
+    with pytest.raises(DataLossError, match=REMEDY):
+        replay(server, query.batches[-1])
     query.restart()
     with pytest.raises(StreamRecreatedError, match=f"deleted and created again.*{REMEDY}"):
         query.run_batch()
@@ -236,19 +204,6 @@ def test_a_stream_that_was_created_again_is_read_anew_where_loss_is_tolerated(
     query.restart()
     query.run_until(20, BatchLimit(records=3))
     assert sorted(query.rows[10:]) == sorted(expected)
-
-
-def test_a_range_of_a_stream_that_was_created_again_does_not_give_other_rows(
-    server: LocalKinesis, start_query: StartQuery
-) -> None:
-    put(server, ["x"] * 10)
-    query = start_query()
-    query.run_until(10)
-    query.stop()
-    create_again(server)
-    put(server, ["y"] * 10)
-    with pytest.raises(DataLossError, match=REMEDY):
-        replay(server, query.batches[-1])
 
 
 @BOTH_ENDS

@@ -214,13 +214,17 @@ def test_a_shard_that_ended_without_records_hands_over_to_its_children(
     assert_all_is_read_in_order(ledger, query)
 
 
+@pytest.mark.parametrize("limit", [BatchLimit(), BatchLimit(records=20)], ids=["all", "twenty"])
 def test_available_now_drains_every_generation(
-    server: LocalKinesis, ledger: StreamLedger, line_query: Callable[..., Query]
+    server: LocalKinesis,
+    ledger: StreamLedger,
+    line_query: Callable[..., Query],
+    limit: BatchLimit,
 ) -> None:
     for shards in (3, 1, 2):
         ledger.put(15)
         server.reshard(_LINE, shards)
     ledger.put(15)
     query = line_query()
-    query.run_to_the_end(BatchLimit(records=20))
+    query.run_to_the_end(limit)
     assert_all_is_read_in_order(ledger, query)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_publishers_spark.chunks import BatchLimit
-from tests.integration.planner.planner_harness import STREAM, Query, put, through_the_log
+from tests.integration.planner.planner_harness import STREAM, Query, put
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
@@ -86,13 +84,6 @@ def test_asking_again_for_the_initial_offset_does_not_read_again(
     assert len(server.calls("GetShardIterator")) == iterators
 
 
-def test_trim_horizon_reads_everything(server: LocalKinesis, start_query: StartQuery) -> None:
-    expected = put(server, [f"{n}" for n in range(50)])
-    query = start_query("TRIM_HORIZON")
-    query.run_until(50)
-    assert sorted(query.rows) == sorted(expected)
-
-
 def test_at_timestamp_reads_from_the_first_record_of_that_instant(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:
@@ -106,15 +97,3 @@ def test_at_timestamp_reads_from_the_first_record_of_that_instant(
     )
     query.run_until(6)
     assert sorted(query.rows) == sorted(expected)
-
-
-def test_the_offset_in_the_log_is_equal_to_the_one_in_memory(
-    server: LocalKinesis, start_query: StartQuery
-) -> None:
-    put(server, ["a", "b", "c"])
-    query = start_query()
-    start = query.planner.initial_offset()
-    assert through_the_log(start) == start
-    query.run_until(3, BatchLimit(records=1))
-    texts = [json.dumps(batch.end.to_json()) for batch in query.batches]
-    assert len(set(texts)) == len(texts)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from attrs import define, field
 
-from kinesis_publishers.errors import DataLossError, KinesisPublishersError
+from kinesis_publishers.errors import DataLossError, KinesisPublishersError, StreamNotFoundError
 from tests.integration.planner.planner_harness import Query, eventually, planner
 
 if TYPE_CHECKING:
@@ -101,6 +101,9 @@ def test_a_deleted_stream_fails_the_query_with_its_name(
     with pytest.raises(KinesisPublishersError, match=r"\btwo\b") as raised:
         eventually(run_on, "the error")
     assert not isinstance(raised.value, DataLossError)
+    assert "ResourceNotFound" in getattr(raised.value, "code", "") or isinstance(
+        raised.value, StreamNotFoundError
+    )
 
 
 def test_a_stream_that_is_added_at_a_restart_begins_at_its_own_initial_position(

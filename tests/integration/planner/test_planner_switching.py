@@ -16,6 +16,7 @@ from tests.integration.planner.planner_harness import (
     eventually,
     planner,
     put,
+    wait_for_buffered,
 )
 from tests.integration.planner.stream_ledger import StreamLedger
 
@@ -64,8 +65,9 @@ def test_the_other_planner_repeats_the_last_batch_and_goes_on(
     assert len({row for batch in query.batches for row in batch.rows}) == 80
 
 
-@BOTH_WAYS
-def test_the_first_batch_is_repeated_by_the_other_planner(
+@pytest.mark.parametrize("before", ["prefetch", "ranges"])
+@pytest.mark.parametrize("after", ["prefetch", "ranges"])
+def test_the_first_batch_is_repeated_by_any_planner_although_its_start_is_pinned_anew(
     server: LocalKinesis, query_of: QueryOf, before: str, after: str
 ) -> None:
     query = query_of(lambda: planner(server, "LATEST", kind=before))
@@ -75,9 +77,13 @@ def test_the_first_batch_is_repeated_by_the_other_planner(
     def has_read() -> bool:
         return query.run_batch() and bool(query.rows)
 
+    if before == "prefetch":
+        wait_for_buffered(query.planner, 3)
     eventually(has_read, "a first micro-batch with records")
     rows = sorted(query.rows)
     query.restart(lambda: planner(server, "LATEST", kind=after))
+    # Spark does not keep the start of the first batch, it asks for it again.
+    assert query.planner.initial_offset() != query.batches[0].start
     query.replay_last()
     assert sorted(query.rows) == rows
     query.run_until(3)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
-import threading
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from kinesis_publishers_spark import KinesisDataSource
@@ -63,23 +61,6 @@ def rows_of(reader: KinesisStreamReader, start: Any, end: Any) -> list[Row]:
     return read(partitions, in_the_task.read)
 
 
-def test_spark_4_2_and_later(
-    server: LocalKinesis, make_reader: Callable[..., KinesisStreamReader]
-) -> None:
-    reader = make_reader()
-    expected = put(server, ["a", "b"])
-    start = over_the_socket(reader.initialOffset())
-    end = wait_for_end(lambda: reader.latestOffset(start, ReadAllAvailable()), start)
-    rows = rows_of(reader, start, end)
-    # The first batch begins where the initial offset says, which is asked for once more.
-    assert over_the_socket(reader.initialOffset()) == start
-    while len(rows) < 2:
-        start, end = end, wait_for_end(partial(reader.latestOffset, end, ReadAllAvailable()), end)
-        rows += rows_of(reader, start, end)
-    assert sorted(rows) == sorted(expected)
-    reader.commit(end)
-
-
 def test_nothing_new_returns_the_very_text_that_was_given(
     server: LocalKinesis, make_reader: Callable[..., KinesisStreamReader]
 ) -> None:
@@ -88,19 +69,6 @@ def test_nothing_new_returns_the_very_text_that_was_given(
     for limit in (ReadAllAvailable(), ReadMaxRows(5), None):
         assert reader.latestOffset(start, limit) is start
     assert list(reader.partitions(start, start)) == []
-
-
-def test_limits_of_spark_hold(
-    server: LocalKinesis, make_reader: Callable[..., KinesisStreamReader]
-) -> None:
-    put(server, ["x" * 10] * 20)
-    reader = make_reader()
-    start = over_the_socket(reader.initialOffset())
-    eventually(lambda: (reader.reportLatestOffset() or {})["bufferedRecords"] == 20, "20 records")
-    for limit in (ReadMaxRows(3), ReadMaxBytes(30), ReadMaxBytes(39)):
-        end = over_the_socket(reader.latestOffset(start, limit))
-        assert len(rows_of(reader, start, end)) == 3
-        start = end
 
 
 def test_spark_4_0_asks_without_arguments(
@@ -149,18 +117,6 @@ def test_spark_4_0_restarts_where_its_log_ends(
     assert sorted(new) == sorted(expected)
 
 
-def test_a_batch_that_no_action_reads_does_not_stop_spark_4_0(
-    server: LocalKinesis, make_reader: Callable[..., KinesisStreamReader]
-) -> None:
-    reader = make_reader("LATEST")
-    start = over_the_socket(reader.initialOffset())
-    put(server, ["never read"])
-    end = wait_for_end(reader.latestOffset, start)
-    expected = put(server, ["read"])
-    following = wait_for_end(reader.latestOffset, end)
-    assert rows_of(reader, end, following) == expected
-
-
 def is_primitive(value: object) -> bool:
     if isinstance(value, dict):
         return all(isinstance(key, str) and is_primitive(one) for key, one in value.items())
@@ -187,45 +143,3 @@ def test_the_lag_is_made_of_what_spark_can_show(
         "orders/shardId-000000000000",
         "orders/shardId-000000000001",
     }
-
-
-def test_the_lag_of_many_shards_names_the_furthest_behind_only(
-    server: LocalKinesis, make_reader: Callable[..., KinesisStreamReader]
-) -> None:
-    server.create_stream("wide", 25)
-    reader = make_reader("LATEST", streams="wide")
-    reader.initialOffset()
-
-    def knows_all() -> bool:
-        report = reader.reportLatestOffset() or {}
-        return report["shards"] == 25 and len(report["millisBehindLatest"]) == 20
-
-    eventually(knows_all, "an answer for twenty shards")
-
-
-def test_constructing_a_reader_makes_no_call_and_starts_no_thread(
-    server: LocalKinesis, make_reader: Callable[..., KinesisStreamReader]
-) -> None:
-    before = set(threading.enumerate())
-    make_reader()
-    assert set(threading.enumerate()) <= before
-    assert server.calls() == []
-
-
-@pytest.mark.usefixtures("patient_gathering")
-def test_available_now_through_the_reader(
-    server: LocalKinesis, make_reader: Callable[..., KinesisStreamReader]
-) -> None:
-    expected = put(server, [f"{n}" for n in range(9)])
-    reader = make_reader(spark_maxrecordspertrigger="4")
-    reader.prepareForTriggerAvailableNow()
-    limit, sizes, rows = reader.getDefaultReadLimit(), [], []
-    start = over_the_socket(reader.initialOffset())
-    while (end := over_the_socket(reader.latestOffset(start, limit))) != start:
-        new = rows_of(reader, start, end)
-        reader.commit(end)
-        sizes.append(len(new))
-        rows += new
-        start = end
-    assert [size for size in sizes if size] == [4, 4, 1]
-    assert sorted(rows) == sorted(expected)
