@@ -51,16 +51,17 @@ class MemoryShard:
 
 
 class DisorderedPlane(DataPlane, ControlPlane):
-    """Both planes over shards in memory; the clock is the service's own."""
+    """Both planes over shards in memory; the clock is so far ahead of the service's own."""
 
-    def __init__(self, clock: Clock, random: Random) -> None:
+    def __init__(self, clock: Clock, random: Random, ahead_seconds: float) -> None:
         self._clock = clock
+        self._ahead_seconds = ahead_seconds
         self._random = random
         self._next_number = 1
         self.shards = {"shardId-0": MemoryShard()}
 
     def _now(self) -> float:
-        return self._clock.now().timestamp()
+        return self._clock.now().timestamp() - self._ahead_seconds
 
     def put(self, count: int) -> None:
         """Store records in open shards, many of them at the same instant as others."""

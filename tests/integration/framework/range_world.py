@@ -7,17 +7,30 @@ from typing import TYPE_CHECKING
 from kinesis_publishers import Properties
 from kinesis_publishers.readers.range_reader import KinesisRangeReader, RangePublishers
 from kinesis_publishers.testing.fakes import finish
+from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from tests.integration.framework.range_reading import StoredStream
 from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
 if TYPE_CHECKING:
     from kinesis_publishers import ShardRange
+    from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder
     from kinesis_publishers.testing.local_kinesis import Behaviour
     from tests.integration.framework.range_reading import CollectingSink
 
-__all__ = ["RangeWorld"]
+__all__ = ["RangeWorld", "offset_of"]
 
 POLLING = {"kinesis.streams": STREAM, "aws.region": "us-east-1"}
+
+
+def offset_of(finder: KinesisRangeFinder, found: Ends) -> Offset:
+    """Return the offset that a query writes when its finder has found these ends."""
+    known = Offset.of(finder.progress)
+    firsts = {key: end.first for key, end in found.items()}
+    shards = {
+        key: ShardOffset(progress=one.progress, first=firsts.get(key))
+        for key, one in known.shards.items()
+    }
+    return Offset(streams=known.streams, shards=shards)
 
 
 class RangeWorld(SimulatedWorld):

@@ -74,11 +74,14 @@ class Days(SimulatedWorld):
     def losses(self) -> list[str]:
         return [one.message for one in self.events if isinstance(one, DataLossTolerated)]
 
-    def firsts_left(self) -> set[str]:
-        """Return the first record that each shard still holds."""
+    async def look_for_what_is_left(self) -> Ends:
+        """Look until both shards have something new; it begins with what they still hold."""
+        ends = await self.look_until_found(2)
         with self.service.lock:
             records = self.service.state.read(STREAM)
-        return {of[0].sequence_number for of in records.values() if of}
+        left = {of[0].sequence_number for of in records.values() if of}
+        assert {end.first.sequence_number for end in ends.values() if end.first} == left
+        return ends
 
 
 @pytest.fixture
@@ -109,26 +112,19 @@ async def test_tolerated_loss_is_reported_and_what_is_left_is_read_from_its_firs
     await days.clock.advance(30 * HOUR)
     days.put(30)
     await days.restart(fails_on_data_loss=False)
-    ends = await days.look_until_found(2)
-    assert {end.first.sequence_number for end in ends.values() if end.first} == days.firsts_left()
+    ends = await days.look_for_what_is_left()
     assert {message.partition(":")[0] for message in days.losses} == {str(key) for key in ends}
 
 
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["at work", "after a restart"])
 async def test_a_shard_that_is_idle_for_longer_than_the_retention_has_lost_nothing(
-    days: Days,
+    days: Days, is_restarted: bool
 ) -> None:
     await days.look_for_hours(30)
     days.put(30)
-    ends = await days.look_until_found(2)
-    assert {end.first.sequence_number for end in ends.values() if end.first} == days.firsts_left()
-
-
-async def test_nor_has_it_after_a_restart(days: Days) -> None:
-    await days.look_for_hours(30)
-    days.put(30)
-    await days.restart()
-    ends = await days.look_until_found(2)
-    assert {end.first.sequence_number for end in ends.values() if end.first} == days.firsts_left()
+    if is_restarted:
+        await days.restart()
+    await days.look_for_what_is_left()
     assert days.losses == []
 
 
@@ -201,8 +197,7 @@ async def test_where_that_is_tolerated_the_new_stream_is_read_from_its_first_rec
     await days.restart(fails_on_data_loss=False)
     create_again(days)
     days.put(30)
-    ends = await days.look_until_found(2)
-    assert {end.first.sequence_number for end in ends.values() if end.first} == days.firsts_left()
+    await days.look_for_what_is_left()
     (loss,) = days.losses
     assert "deleted and created again" in loss
 

@@ -18,7 +18,8 @@ from kinesis_publishers.readers.range_ends import (
     finder,
 )
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
-from kinesis_publishers_spark.offsets import Offset, ShardOffset
+from kinesis_publishers_spark.offsets import Offset
+from tests.integration.framework.range_world import offset_of
 from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
 if TYPE_CHECKING:
@@ -77,13 +78,7 @@ class Query(SimulatedWorld):
         return sum(one.records for one in self.events if isinstance(one, RecordsFetched))
 
     def _take(self, found: Ends) -> None:
-        known = Offset.of(self.finder.progress)
-        firsts = {key: end.first for key, end in found.items()}
-        shards = {
-            key: ShardOffset(progress=one.progress, first=firsts.get(key))
-            for key, one in known.shards.items()
-        }
-        end = Offset(streams=known.streams, shards=shards)
+        end = offset_of(self.finder, found)
         for one in end.ranges_since(self.offset):
             self.read.setdefault(one.shard.shard_id, []).extend(self._records_of(one))
         self.offset = end

@@ -1,4 +1,4 @@
-"""Ranges against a local server: exact, with as few calls as possible, by either publisher."""
+"""Ranges by subscription against a local server: exact, with as few calls as possible."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers.readers.range_reader import KinesisRangeReader
-from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
+from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from tests.integration.framework.range_reading import (
     STREAM,
     CollectingSink,
     StoredStream,
     fan_out_properties,
-    polling_properties,
 )
 
 if TYPE_CHECKING:
@@ -44,24 +43,12 @@ def stream(server: LocalKinesis) -> StoredStream:
     return StoredStream.of(server)
 
 
-async def read(
-    properties: dict[str, str],
-    *calls: list[ShardRange],
-    sink: CollectingSink | None = None,
-    expected_bytes: int | None = LARGE,
-) -> CollectingSink:
-    """Read one list of ranges after the other with one reader."""
-    sink = sink or CollectingSink()
+async def read(properties: dict[str, str], ranges: list[ShardRange]) -> CollectingSink:
+    """Read ranges that are worth a subscription."""
+    sink = CollectingSink()
     async with KinesisRangeReader.from_properties(properties) as reader, asyncio.timeout(60):
-        for ranges in calls:
-            await reader.read(ranges, sink, expected_bytes=expected_bytes)
+        await reader.read(ranges, sink, expected_bytes=LARGE)
     return sink
-
-
-async def test_whole_shards_are_read_by_polling(server: LocalKinesis, stream: StoredStream):
-    sink = await read(polling_properties(server), stream.whole())
-    assert sink.rows == stream.rows()
-    assert len(server.calls("GetShardIterator")) == 3
 
 
 async def test_whole_shards_are_read_by_one_subscription_each(
@@ -73,35 +60,6 @@ async def test_whole_shards_are_read_by_one_subscription_each(
     assert len(server.calls("SubscribeToShard")) == 3
     assert server.calls("GetRecords") == []
     assert server.calls("RegisterStreamConsumer") == []
-
-
-async def test_a_little_is_polled_although_the_stream_is_subscribed_to(
-    server: LocalKinesis, stream: StoredStream
-):
-    arn = server.register_consumer(STREAM, CONSUMER)
-    sink = await read(fan_out_properties(server, arn), stream.whole(), expected_bytes=MIB)
-    assert sink.rows == stream.rows()
-    assert server.calls("SubscribeToShard") == []
-
-
-async def test_closed_shards_are_read_to_their_ends(server: LocalKinesis, stream: StoredStream):
-    server.reshard(STREAM, 5)
-    whole = [
-        stream.range_of(shard_id, 0, None) for shard_id, held in stream.records.items() if held
-    ]
-    sink = await read(polling_properties(server), whole)
-    assert sink.rows == stream.rows()
-
-
-async def test_a_shard_whose_end_comes_late_is_waited_for():
-    with LocalKinesis.in_thread(Limits.off(), behaviour=Behaviour(late_shard_end=True)) as server:
-        server.create_stream(STREAM, 1)
-        server.put_many(STREAM, [("key", b"1"), ("key", b"2")])
-        server.reshard(STREAM, 2)
-        stream = StoredStream.of(server)
-        (shard_id,) = stream.rows()
-        sink = await read(polling_properties(server), [stream.range_of(shard_id, 0, None)])
-        assert sink.rows == stream.rows()
 
 
 @pytest.mark.parametrize(
@@ -137,15 +95,3 @@ async def test_two_copies_of_a_task_both_complete_and_neither_subscribes_twice(
     )
     assert one.rows == other.rows == stream.rows()
     assert len(server.calls("SubscribeToShard")) == 6
-
-
-async def test_memory_is_bounded_while_the_consumer_is_slow(
-    server: LocalKinesis, stream: StoredStream
-):
-    sink = CollectingSink(held_seconds=0.01)
-    properties = polling_properties(
-        server, pending_maxbytes=str(4 * MIB), shard_getrecords_maxrecordcount="20"
-    )
-    await read(properties, stream.whole(), sink=sink)
-    assert sink.rows == stream.rows()
-    assert sink.most_held_bytes <= 4 * MIB

@@ -68,16 +68,6 @@ def test_any_cut_into_ranges_and_any_reader_give_the_same_rows(
     asyncio.run(check())
 
 
-async def test_every_record_is_fetched_once_although_ranges_end_within_pages():
-    world = RangeWorld(Behaviour(), count=100, page=10_000)
-    sink, reader = CollectingSink(), world.reader(world.polling)
-    pieces = {shard_id: list(range(100)) for shard_id in world.stored.records}
-    for ranges in batches(world.stored, pieces):
-        await world.read(reader, sink, ranges)
-    assert sink.rows == world.stored.rows()
-    assert world.calls("GetRecords") == len(sink.rows)
-
-
 def range_end(stored: StoredStream, shard_id: str, cuts: list[int]) -> RangeEnd:
     """Return the end of a shard's whole range, with cuts behind the given records."""
     ends = [

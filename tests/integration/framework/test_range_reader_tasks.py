@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import Properties
-from kinesis_publishers.errors import AccessDeniedError, ReplayMismatchError
+from kinesis_publishers.errors import AccessDeniedError
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from kinesis_publishers_spark import workers
 from kinesis_publishers_spark.partitions import RangePartition
@@ -19,7 +19,6 @@ from kinesis_publishers_spark.workers import WorkerCache, WorkerReader
 from tests.integration.framework.range_reading import (
     STREAM,
     StoredStream,
-    fan_out_properties,
     polling_properties,
 )
 
@@ -76,11 +75,6 @@ def eventually(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         threading.Event().wait(0.01)
-
-
-def test_a_task_yields_the_rows_of_each_shard_in_order(server: LocalKinesis) -> None:
-    stream = stored(server)
-    assert rows_of(task(server, stream.whole()).read()) == stream.rows()
 
 
 @pytest.mark.parametrize("include_metadata", [False, True])
@@ -172,15 +166,6 @@ def test_an_error_of_one_range_is_the_error_of_the_task(
     assert rows_of(task(server, stream.whole()).read()) == stream.rows()
 
 
-def test_a_range_that_does_not_read_the_same_again_fails_the_task(server: LocalKinesis) -> None:
-    stream = stored(server, shards=1)
-    (whole,) = stream.whole()
-    server.reset()
-    stored(server, shards=1, count=10)
-    with pytest.raises(ReplayMismatchError):
-        list(task(server, [whole]).read())
-
-
 def test_a_task_that_is_ended_early_stops_reading_and_leaves_nothing_half_read(
     server: LocalKinesis, cache: WorkerCache[WorkerReader]
 ) -> None:
@@ -194,31 +179,3 @@ def test_a_task_that_is_ended_early_stops_reading_and_leaves_nothing_half_read(
     located = len(server.calls("GetShardIterator"))
     assert rows_of(partition.read()) == stream.rows()
     assert len(server.calls("GetShardIterator")) == 2 * located
-
-
-def test_two_copies_of_a_task_under_fan_out_both_complete(server: LocalKinesis) -> None:
-    stream = stored(server, shards=2, count=200, size=50 * KIB)
-    server.limits = Limits.aws()
-    arn = server.register_consumer(STREAM, "reports")
-    properties = Properties.parse(fan_out_properties(server, arn))
-    results: list[dict[str, list[tuple[str, bytes]]]] = []
-
-    def run() -> None:
-        # A speculative copy runs in another process: it has readers of its own.
-        cache = WorkerCache(WorkerReader)
-        with cache.lend(properties) as reader:
-            rows: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
-            for deliveries in reader.read(stream.whole(), 8 * MIB * 2):
-                for one in deliveries:
-                    pairs = zip(one.batch.sequence_numbers, one.batch.payloads, strict=True)
-                    rows[one.shard.shard_id].extend(pairs)
-            results.append(rows)
-        cache.close()
-
-    copies = [threading.Thread(target=run) for _ in range(2)]
-    for copy in copies:
-        copy.start()
-    for copy in copies:
-        copy.join(90)
-    assert results == [stream.rows(), stream.rows()]
-    assert len(server.calls("SubscribeToShard")) <= 4
