@@ -144,14 +144,6 @@ def with_a_failing_task(frame: DataFrame, signals: Path) -> list[Rows]:
     return [_rows(_failing(frame, signals)), _rows(frame)]
 
 
-def with_many_actions(frame: DataFrame, signals: Path) -> list[Rows]:
-    first = _rows(frame)
-    if first:
-        frame.take(1)  # an action that leaves off in the middle
-        _pause(signals)
-    return [first, _rows(frame)]
-
-
 def with_a_cache(frame: DataFrame, signals: Path) -> list[Rows]:
     cached = frame.persist(StorageLevel.MEMORY_ONLY)
     first = _rows(cached)
@@ -163,8 +155,7 @@ def with_a_cache(frame: DataFrame, signals: Path) -> list[Rows]:
 
 
 _SINKS: dict[str, Sink] = {
-    one.__name__: one
-    for one in (with_a_held_task, with_a_failing_task, with_many_actions, with_a_cache)
+    one.__name__: one for one in (with_a_held_task, with_a_failing_task, with_a_cache)
 }
 
 

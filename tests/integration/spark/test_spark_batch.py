@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import orjson
@@ -71,30 +69,6 @@ def test_every_action_sees_the_rows_that_were_there_at_load(batches: Batches) ->
     assert sorted(numbers(first)) == list(range(300))
     assert_in_order_per_key(by_place(first))
     assert (frame.count(), batches.load().count()) == (300, 400)
-
-
-def test_an_empty_stream_has_no_rows(batches: Batches) -> None:
-    frame = batches.load()
-    assert frame.collect() == []
-    assert frame.columns[:3] == ["data", "streamName", "shardId"]
-
-
-def test_a_batch_goes_on_where_the_one_before_it_ended(batches: Batches) -> None:
-    batches.put(0, 100)
-    # Instants count in milliseconds, and so do arrival times.
-    until = time.time() + 0.002
-    while time.time() < until:
-        pass
-    noon = datetime.now(UTC)
-    batches.put(100, 250)
-    before = batches.load(
-        stream_endpos="AT_TIMESTAMP", stream_endpos_timestamp=noon.isoformat()
-    ).collect()
-    after = batches.load(
-        stream_initpos="AT_TIMESTAMP", stream_initpos_timestamp=noon.isoformat()
-    ).collect()
-    assert sorted(numbers(before)) == list(range(100))
-    assert sorted(numbers(after)) == list(range(100, 250))
 
 
 def test_named_shards_are_read_alone(batches: Batches) -> None:
@@ -198,8 +172,3 @@ def test_what_cannot_be_read_is_said_before_aws_is_asked(batches: Batches) -> No
     with pytest.raises(AnalysisException, match=r"(?s)2 configuration problems.*TRIM_HORIZON"):
         batches.load(stream_endpos="TRIM_HORIZON", stream_initpos="SOMEWHERE")
     assert {call.operation for call in batches.server.calls()} <= {"DescribeStreamSummary"}
-
-
-def test_a_missing_stream_is_named(batches: Batches) -> None:
-    with pytest.raises(AnalysisException, match=r"StreamNotFoundError.*nowhere"):
-        batches.load("nowhere").count()

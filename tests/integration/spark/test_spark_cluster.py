@@ -54,8 +54,8 @@ def query(
     }
     one = ClusterQuery(driver, tmp_path)
 
-    def start(sink: str, rows: int = _COUNT) -> ClusterQuery:
-        one.start(properties, sink=sink, rows=rows)
+    def start(sink: str) -> ClusterQuery:
+        one.start(properties, sink=sink, rows=_COUNT)
         return one
 
     yield start
@@ -69,16 +69,14 @@ def by_shard(rows: Rows) -> Rows:
     return sorted(rows, key=lambda row: row[0])
 
 
-def assert_each_action_has_the_rows_of_its_batch(
-    batches: list[list[Rows]], count: int = _COUNT
-) -> None:
+def assert_each_action_has_the_rows_of_its_batch(batches: list[list[Rows]]) -> None:
     for first, *others in batches:
         numbers = [(shard, int(number)) for shard, number, _ in by_shard(first)]
         assert numbers == sorted(numbers), "a shard is out of order"
         for rows in others:
             assert by_shard(rows) == by_shard(first)
     payloads = [int(data) for first, *_ in batches for _, _, data in first]
-    assert sorted(payloads) == list(range(count))
+    assert sorted(payloads) == list(range(_COUNT))
 
 
 @_RANGES_FIRST
@@ -106,18 +104,6 @@ def test_a_task_that_failed_in_the_middle(query: Callable[..., ClusterQuery]) ->
     # A loaded machine is slow enough for a speculative copy besides.
     assert running.attempts >= {0, 1}, "the first attempt failed: another one ended"
     assert_each_action_has_the_rows_of_its_batch(batches)
-
-
-@_PREFETCH_FIRST
-def test_actions_while_records_and_shards_are_added(
-    query: Callable[..., ClusterQuery], local_kinesis: LocalKinesis
-) -> None:
-    running = query("with_many_actions", rows=2 * _COUNT)
-    running.wait_for("between")
-    local_kinesis.put_many("flights", numbered(_COUNT, 2 * _COUNT))
-    local_kinesis.reshard("flights", 6)
-    running.give("go")
-    assert_each_action_has_the_rows_of_its_batch(running.actions(), 2 * _COUNT)
 
 
 @_RANGES_FIRST

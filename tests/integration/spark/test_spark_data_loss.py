@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,21 +41,3 @@ def test_a_shard_that_left_unread_fails_the_query_until_loss_is_tolerated(
     with runner.run(earlier=running, **options, failOnDataLoss="false") as running:
         running.wait_for_rows(300 - len(lost))
     assert sorted(numbers(running.rows)) == sorted(set(range(300)) - lost)
-
-
-@pytest.mark.long
-def test_one_of_several_streams_that_is_deleted_fails_the_query_with_its_name(
-    runner: QueryRunner, flights: str, planner: str
-) -> None:
-    runner.server.create_stream("payments", 2)
-    runner.server.put_many(flights, numbered(0, 20))
-    runner.server.put_many("payments", numbered(20, 40))
-    options = {**FROM_THE_START, "kinesis.spark.planner": planner}
-    with runner.run(f"{flights},payments", **options) as running:
-        running.wait_for_rows(40)
-        assert {row.streamName for row in running.rows} == {flights, "payments"}
-        with closing(runner.server.client()) as client:
-            client.delete_stream(StreamName="payments")
-        with pytest.raises(StreamingQueryException, match=r"\bpayments\b"):
-            running.wait_for_rows(41)
-    assert sorted(numbers(running.rows)) == list(range(40))

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 
-from kinesis_publishers.testing.local_kinesis import Fault
 from tests.integration.spark.consumers import StreamConsumer, eventually, guards_below
 from tests.integration.spark.processes import (
     command_line,
@@ -19,17 +18,13 @@ from tests.integration.spark.processes import (
 )
 from tests.integration.spark.spark_harness import (
     FROM_THE_START,
-    RunningQuery,
     assert_in_order_per_key,
-    by_place,
     numbered,
     numbers,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from tests.integration.spark.spark_harness import QueryRunner
 
@@ -70,71 +65,6 @@ def test_one_subscription_per_shard_serves_a_query_which_leaves_nothing_behind(
 
 
 @pytest.mark.long
-def test_each_record_is_there_once_although_a_batch_failed_and_the_publisher_changes_twice(
-    runner: QueryRunner, flights: str, consumer: StreamConsumer
-) -> None:
-    runner.server.put_many(flights, numbered(0, 400))
-    batch_id, before = runner.run_into_a_failure(**FROM_THE_START)
-    running = RunningQuery()
-    put = 400
-    for settings in (consumer.options, {}):
-        runner.server.put_many(flights, numbered(put, put + 300))
-        put += 300
-        with runner.run(earlier=running, **FROM_THE_START, **settings) as running:
-            running.wait_for_rows(put)
-    assert by_place(running.batches[batch_id]) == by_place(before)
-    assert sorted(numbers(running.rows)) == list(range(put))
-    assert_in_order_per_key(running.rows)
-
-
-@pytest.mark.long
-def test_eager_registers_once_at_load_and_the_reader_only_if_the_consumer_is_deleted(
-    runner: QueryRunner, flights: str, consumer: StreamConsumer
-) -> None:
-    eager = {**FROM_THE_START, **consumer.options, "kinesis.stream.efo.registration": "EAGER"}
-    options = {**runner.server.properties(flights), **eager}
-    frame = runner.spark.readStream.format("kinesis").options(**options).load()
-    assert consumer.is_there
-    at_load = consumer.calls()
-    assert at_load["RegisterStreamConsumer"] == 1
-    runner.server.put_many(flights, numbered(0, 100))
-    with runner.run_frame(frame) as running:
-        running.wait_for_rows(100)
-        assert consumer.calls() == at_load
-        # When it is deleted, the reader does register, and nothing is lost.
-        runner.server.deregister_consumer(flights, consumer.name)
-        runner.server.put_many(flights, numbered(100, 200))
-        running.wait_for_rows(200)
-        assert consumer.calls()["RegisterStreamConsumer"] == 2
-    consumer.wait_until_gone()
-    assert sorted(numbers(running.rows)) == list(range(200))
-    assert_in_order_per_key(running.rows)
-
-
-def test_none_takes_the_arns_from_options_whose_keys_spark_lower_cases(
-    runner: QueryRunner,
-) -> None:
-    runner.server.create_stream("Flights.Of-Today", 2)
-    consumer = StreamConsumer(runner.server, "Flights.Of-Today")
-    arn = runner.server.register_consumer(consumer.stream, consumer.name)
-    before = consumer.calls()
-    runner.server.put_many("Flights.Of-Today", numbered(0, 100))
-    with runner.run(
-        "Flights.Of-Today",
-        **FROM_THE_START,
-        **{
-            "kinesis.stream.recordpublisher": "EFO",
-            "kinesis.stream.efo.registration": "NONE",
-            "kinesis.stream.efo.consumerarn.Flights.Of-Today": arn,
-        },
-    ) as running:
-        running.wait_for_rows(100)
-    assert sorted(numbers(running.rows)) == list(range(100))
-    assert consumer.calls() == before
-    assert consumer.is_there
-
-
-@pytest.mark.long
 def test_the_last_of_two_queries_removes_their_consumer_although_its_reader_is_killed(
     runner: QueryRunner, flights: str, consumer: StreamConsumer, tmp_path: Path
 ) -> None:
@@ -161,40 +91,3 @@ def test_the_last_of_two_queries_removes_their_consumer_although_its_reader_is_k
     consumer.wait_until_gone()
     assert consumer.calls()["RegisterStreamConsumer"] == 1
     assert consumer.calls()["DeregisterStreamConsumer"] == 1
-
-
-def test_a_permission_that_is_missing_fails_the_query_with_its_name(
-    runner: QueryRunner, flights: str, consumer: StreamConsumer
-) -> None:
-    runner.server.add_fault(
-        Fault("SubscribeToShard", "error", code="AccessDeniedException", times=None)
-    )
-    runner.server.put_many(flights, numbered(0, 10))
-    with (
-        pytest.raises(StreamingQueryException, match="kinesis:SubscribeToShard"),
-        runner.run(**FROM_THE_START, **consumer.options) as running,
-    ):
-        running.wait_for_rows(10)
-
-
-def load_error(spark: SparkSession, options: dict[str, str]) -> str:
-    with pytest.raises(AnalysisException) as raised:
-        spark.readStream.format("kinesis").options(**options).load()
-    return str(raised.value)
-
-
-def test_what_cannot_work_is_said_at_load(
-    spark: SparkSession, runner: QueryRunner, flights: str, consumer: StreamConsumer
-) -> None:
-    options = runner.server.properties(flights)
-    efo = {"kinesis.stream.recordpublisher": "EFO"}
-    assert "stream.efo.consumername is required" in load_error(spark, {**options, **efo})
-    none = {**efo, "kinesis.streams": "one,two", "kinesis.stream.efo.registration": "NONE"}
-    message = load_error(spark, {**options, **none})
-    assert "stream.efo.consumerarn.one" in message
-    assert "stream.efo.consumerarn.two" in message
-    runner.server.add_fault(
-        Fault("RegisterStreamConsumer", "error", code="AccessDeniedException", times=None)
-    )
-    eager = {**consumer.options, "kinesis.stream.efo.registration": "EAGER"}
-    assert "kinesis:RegisterStreamConsumer" in load_error(spark, {**options, **eager})

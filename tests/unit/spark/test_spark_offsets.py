@@ -121,10 +121,20 @@ def test_another_version_is_refused_with_what_to_do(version: object) -> None:
         Offset.from_json(text)
 
 
-@pytest.mark.parametrize("text", [None, [], "x", 1, {}, {"version": 1}, {"index": 5}])
+@pytest.mark.parametrize("text", [None, [], "x", 1, {}, {"index": 5}])
 def test_json_of_something_else_is_refused(text: object) -> None:
-    with pytest.raises(CheckpointError):
+    with pytest.raises(CheckpointError, match=r"version None.*new checkpoint location"):
         Offset.from_json(text)
+
+
+@pytest.mark.parametrize("created", ["yesterday", None])
+def test_a_damaged_stream_is_refused_with_what_to_do(created: object) -> None:
+    text = offset({shard(0): after(1)}).to_json()
+    text["streams"][ARN]["created"] = created
+    with pytest.raises(CheckpointError, match=rf"damaged.*{created}.*Restore the offset log"):
+        Offset.from_json(text)
+    with pytest.raises(CheckpointError, match="damaged"):
+        Offset.from_json({"version": 1})
 
 
 @pytest.mark.parametrize(
