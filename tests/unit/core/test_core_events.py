@@ -31,7 +31,7 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
     shard_name,
 )
-from tests.unit.core.consumer_support import RECORDS, reader_of, run_of
+from tests.unit.core.consumer_support import reader_of, run_of
 from tests.unit.core.fetcher_support import Blocks, World, failure, progress_of, records_of
 
 TRIM_HORIZON = StartingPosition.trim_horizon()
@@ -44,15 +44,6 @@ async def test_a_fetcher_reports_when_it_starts_and_when_it_has_stopped() -> Non
         await world.clock.advance(7.0)
     assert world.events[0] == FetcherStarted(streams=("orders",))
     assert world.events[-1] == FetcherStopped(streams=("orders",), seconds=7.0, error=None)
-
-
-async def test_a_fetcher_that_fails_reports_what_stopped_it() -> None:
-    world = World()
-    world.add(0, behaviour=FailingCalls(StoredShard(), on_read=(failure(AccessDeniedError),)))
-    with pytest.raises(AccessDeniedError):
-        await finish(world.fetcher().run(), world.clock)
-    (stopped,) = world.events_of(FetcherStopped)
-    assert stopped.error == "AccessDeniedError: GetRecords failed"
 
 
 @pytest.mark.parametrize("is_resumed", [False, True])
@@ -114,7 +105,7 @@ async def test_a_shard_that_is_stopped_reports_where_a_later_reader_goes_on() ->
     assert world.events_of(ShardEnded) == []
 
 
-async def test_a_shard_that_fails_reports_the_error_and_the_stopped_ones_none() -> None:
+async def test_a_failure_is_reported_of_its_shard_and_of_the_fetcher_and_of_no_other() -> None:
     world = World()
     refused = FailingCalls(StoredShard(), on_read=(None, failure(AccessDeniedError)))
     world.add(0, behaviour=refused)
@@ -124,6 +115,8 @@ async def test_a_shard_that_fails_reports_the_error_and_the_stopped_ones_none() 
     errors = {one.shard.shard_id: one.error for one in world.events_of(ShardStopped)}
     failed = "AccessDeniedError: GetRecords failed"
     assert errors == {shard_name(0): failed, shard_name(1): None}
+    (stopped,) = world.events_of(FetcherStopped)
+    assert stopped.error == failed
 
 
 async def test_a_delivery_is_reported_with_the_time_that_the_application_took() -> None:
@@ -168,13 +161,6 @@ async def test_waiting_for_room_is_reported_from_its_beginning_to_its_end() -> N
         ended = world.events_of(BackpressureEnded)[0]
     assert ended.shard == sample_shard(1).key
     assert ended.seconds == pytest.approx(5.0)
-
-
-async def test_who_finds_room_at_once_reports_no_waiting() -> None:
-    reader = reader_of(run_of((0, 4)), run_of((4, 10)))
-    await reader.read()
-    assert reader.sink.records == RECORDS
-    assert not [one for one in reader.events if isinstance(one, BackpressureBegan)]
 
 
 async def test_a_pool_reports_its_use_when_a_delivery_has_come_and_when_it_is_released() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from kinesis_publishers import (
@@ -50,12 +48,15 @@ async def test_the_first_failure_of_a_shard_stops_the_others_and_surfaces_bare()
     error = failure(AccessDeniedError)
     world.add(0, behaviour=FailingCalls(StoredShard(records_of(0)), on_read=(None, error)))
     world.add(1)
-    reading = asyncio.create_task(world.fetcher().run())
+    fetcher = world.fetcher()
     with pytest.raises(AccessDeniedError) as caught:
-        await finish(reading, world.clock)
+        await finish(fetcher.run(), world.clock)
     assert caught.value is error
     assert other_tasks() == set()
     assert world.pool.records == 0
+    # What was processed before it is known.
+    progress = fetcher.progress[world.stream.arn].shards[ZERO]
+    assert progress.processed == SequenceNumber(records_of(0)[-1].sequence_number)
 
 
 async def test_a_failure_of_the_listing_stops_every_shard():
@@ -101,25 +102,6 @@ async def test_five_minutes_without_the_service_end_nothing_by_default(
     assert said[-1] == "GetRecords works again."
 
 
-async def test_a_listing_that_fails_for_now_is_repeated():
-    world = World()
-    world.control_plane.errors = [None, failure(InternalServiceError, "ListShards"), None]
-    world.add(0)
-    async with world.running():
-        await world.clock.advance(2)
-    assert world.sink.records == records_of(0)
-
-
-async def test_a_stream_that_is_being_created_is_waited_for():
-    world = World()
-    world.add(0)
-    world.stream.status = "CREATING"
-    async with world.running():
-        world.stream.status = "ACTIVE"
-        await world.clock.advance(2)
-    assert world.sink.records == records_of(0)
-
-
 async def test_an_error_of_the_application_surfaces_bare():
     error = LookupError("the application")
 
@@ -133,17 +115,6 @@ async def test_an_error_of_the_application_surfaces_bare():
         await world.fetcher().run()
     assert caught.value is error
     assert world.pool.records == 0
-
-
-async def test_after_a_failure_progress_says_what_was_processed():
-    world = World()
-    error = failure(AccessDeniedError)
-    world.add(0, behaviour=FailingCalls(StoredShard(records_of(0)), on_read=(None, error)))
-    fetcher = world.fetcher()
-    with pytest.raises(AccessDeniedError):
-        await finish(fetcher.run(), world.clock)
-    (progress,) = fetcher.progress[world.stream.arn].shards.values()
-    assert progress.processed == SequenceNumber(records_of(0)[-1].sequence_number)
 
 
 async def test_one_slow_shard_does_not_stop_the_others():

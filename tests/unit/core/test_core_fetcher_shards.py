@@ -22,7 +22,7 @@ from kinesis_publishers.errors import (
     StreamRecreatedError,
 )
 from kinesis_publishers.events import DataLossTolerated, ShardsDiscovered
-from kinesis_publishers.testing.fakes import FakeControlPlane, FakeStream, shard_name
+from kinesis_publishers.testing.fakes import FakeStream, shard_name
 from tests.unit.core.fetcher_support import World, progress_of, records_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -49,22 +49,15 @@ async def test_every_shard_is_read_from_the_initial_position():
     assert world.sink.records_of(ONE) == records_of(1)
 
 
-async def test_a_stream_without_shards_is_waited_for():
+async def test_a_stream_without_shards_is_listed_until_there_is_one():
     world = World()
     async with world.running():
-        await world.clock.advance(5)
+        await world.clock.advance(35)
+        assert len(world.control_plane.list_calls) == 4
+        assert world.data_plane.calls == []
         world.add(0)
         await world.clock.advance(6)
     assert world.sink.records == records_of(0)
-
-
-async def test_a_stream_without_shards_is_listed_and_nothing_more():
-    world = World()
-    world.control_plane = FakeControlPlane(FakeStream())
-    async with world.running():
-        await world.clock.advance(35)
-    assert len(world.control_plane.list_calls) == 4
-    assert world.data_plane.calls == []
 
 
 async def test_a_stream_that_does_not_exist_is_an_error():
@@ -117,18 +110,6 @@ async def test_a_merge_waits_for_both_parents():
         world.close(1)
         await world.clock.advance(0.3)
         assert TWO in dict(world.started())
-
-
-async def test_generations_of_closed_shards_are_drained_in_their_order():
-    world = World()
-    world.add_closed(0)
-    world.add_closed(1, parent=0)
-    world.add_closed(2, parent=1)
-    world.add(3, parent=2)
-    async with world.running():
-        await world.clock.advance(1)
-    assert [shard_id for shard_id, _ in world.started()] == [ZERO, ONE, TWO, THREE]
-    assert len(world.sink.records) == 12
 
 
 async def test_a_shard_that_is_found_later_begins_at_trim_horizon():
@@ -199,27 +180,6 @@ async def test_positions_of_single_shards_go_before_the_initial_position():
         TWO: StartingPosition.at_timestamp(NOW),
         THREE: TRIM_HORIZON,
     }
-
-
-async def test_reading_resumes_after_what_was_processed():
-    world = World()
-    world.add(0)
-    world.add(1)
-    resume = progress_of(world.stream, s0=after(0, 1), s1=after(1, 2))
-    async with world.running(world.fetcher(resume)):
-        await world.clock.advance(1)
-    assert world.started() == [(ZERO, after(0, 1).position), (ONE, after(1, 2).position)]
-    assert world.sink.records == records_of(0)[2:]
-
-
-async def test_a_shard_that_has_ended_is_not_read_again_and_its_children_are():
-    world = World()
-    world.add_closed(0)
-    world.add(1, parent=0)
-    resume = progress_of(world.stream, s0=after(0, 2, is_ended=True))
-    async with world.running(world.fetcher(resume)):
-        await world.clock.advance(1)
-    assert world.started() == [(ONE, TRIM_HORIZON)]
 
 
 async def test_progress_of_a_child_alone_does_not_read_its_ancestors_again():

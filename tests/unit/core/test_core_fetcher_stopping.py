@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kinesis_publishers import SequenceNumber, ShardStatus
+from kinesis_publishers import ShardStatus
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import InternalServiceError
 from kinesis_publishers.events import ShardsDiscovered
@@ -14,25 +14,6 @@ from kinesis_publishers.testing.fakes import RecordingSink, StoredShard, shard_n
 from tests.unit.core.fetcher_support import Blocks, World, failure, other_tasks, records_of
 
 ZERO, ONE = shard_name(0), shard_name(1)
-
-
-async def test_stopping_finishes_the_delivery_in_flight():
-    blocks = Blocks()
-    world = World(sink=RecordingSink(blocks))
-    world.add(0)
-    fetcher = world.fetcher()
-    reading = asyncio.create_task(fetcher.run())
-    await world.clock.settle()
-    fetcher.stop()
-    await world.clock.settle()
-    assert not reading.done()
-    blocks.gate.set()
-    await world.clock.settle()
-    assert reading.done()
-    await reading
-    shards = fetcher.progress[world.stream.arn].shards
-    assert shards[ZERO].processed == SequenceNumber(records_of(0)[-1].sequence_number)
-    assert len(world.data_plane.records_calls) == 1
 
 
 async def test_stopping_between_two_calls_returns_at_once():

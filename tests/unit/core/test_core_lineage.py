@@ -104,17 +104,6 @@ def test_a_parent_that_is_not_listed_any_more_counts_as_ended(
     assert sorted(order, key=str) == sorted((one.key for one in listed), key=str)
 
 
-def test_a_merge_waits_for_both_parents():
-    first, second = sample_shard(0), sample_shard(1)
-    merged = sample_shard(2, parent=0, adjacent_parent=1)
-    shards = [merged, first, second]
-    progress = starting_progress(shards, {}, TRIM_HORIZON)
-    progress[first.key] = progress[first.key].ended()
-    assert startable(shards, progress) == [second]
-    progress[second.key] = progress[second.key].ended()
-    assert startable(shards, progress) == [merged]
-
-
 @given(reshard_histories(), st.data())
 def test_a_shard_descends_from_exactly_those_that_are_its_ancestors(
     shards: list[Shard], data: st.DataObject
@@ -140,15 +129,6 @@ def test_nothing_is_startable_before_the_last_of_its_listed_ancestors_has_ended(
     }
 
 
-def test_a_grandchild_waits_although_its_empty_parent_has_ended_already():
-    shards = [sample_shard(0), sample_shard(1, parent=0), sample_shard(2, parent=1)]
-    first, empty, last = (one.key for one in shards)
-    progress = {first: HALFWAY, empty: TRIM_HORIZON.ended(), last: TRIM_HORIZON}
-    assert startable(shards, progress) == shards[:1]
-    progress[first] = HALFWAY.ended()
-    assert startable(shards, progress) == shards[2:]
-
-
 def test_a_long_chain_of_generations_is_gone_through_once():
     count = 20_000
     shards = [sample_shard(0), *(sample_shard(one, parent=one - 1) for one in range(1, count))]
@@ -166,15 +146,6 @@ def test_what_is_blocked_can_never_start_and_the_rest_is_read(
         progress[ready[0].key] = progress[ready[0].key].ended()
     unread = {key for key, one in progress.items() if not one.is_ended}
     assert unread - finished <= blocked_shards({one.key: one for one in shards}, progress, finished)
-
-
-def test_a_finished_shard_that_has_ended_blocks_no_other():
-    listed = {one.key: one for one in (sample_shard(0), sample_shard(1, parent=0))}
-    first, child = listed
-    progress = {first: HALFWAY, child: TRIM_HORIZON}
-    assert blocked_shards(listed, progress, [first]) == {child}
-    progress[first] = HALFWAY.ended()
-    assert blocked_shards(listed, progress, [first]) == set()
 
 
 def test_latest_is_pinned_and_other_positions_are_kept():
@@ -204,11 +175,6 @@ def test_a_stream_that_is_read_for_the_first_time_begins_at_its_initial_position
     shards = [sample_shard(0), sample_shard(1, parent=0)]
     initial = ShardProgress(position=StartingPosition.after(SequenceNumber("3")))
     assert starting_progress(shards, {}, initial) == {one.key: initial for one in shards}
-
-
-def test_a_shard_that_appears_later_begins_at_trim_horizon():
-    old, new = sample_shard(0), sample_shard(1, parent=0)
-    assert starting_progress([old, new], {old.key: HALFWAY}, None) == {new.key: TRIM_HORIZON}
 
 
 def test_the_sibling_of_a_known_child_is_read_from_its_beginning():

@@ -132,10 +132,12 @@ async def test_stopping_finishes_the_delivery_and_drops_what_was_read_ahead():
     running = asyncio.create_task(fetcher.run())
     await world.clock.advance(10)
     fetcher.stop()
+    calls = len(world.data_plane.records_calls)
     await world.clock.advance(10)
     assert not running.done()
     blocks.gate.set()
     await running
+    assert len(world.data_plane.records_calls) == calls
     assert [len(one.batch) for one in world.sink.deliveries] == [100]
     assert world.pool.records == 0
     assert other_tasks() == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -133,14 +134,6 @@ async def test_the_retries_are_exhausted_after_the_configured_number(manual_cloc
     assert caught.value.elapsed_seconds == pytest.approx(sum(manual_clock.sleeps))
 
 
-async def test_a_policy_without_retries_makes_one_call(manual_clock: ManualClock):
-    policy = RetryPolicy(max_retries=0, base_seconds=1, max_seconds=1, exponent=1)
-    service = Service(failure())
-    with pytest.raises(RetriesExhaustedError):
-        await call_with_retries(service, policy=policy, clock=manual_clock)
-    assert service.calls == 1
-
-
 async def test_a_call_that_takes_its_time_before_it_fails_is_counted(manual_clock: ManualClock):
     async def times_out() -> None:
         await manual_clock.sleep(60)
@@ -163,13 +156,6 @@ async def test_an_unknown_error_is_not_repeated(manual_clock: ManualClock):
     assert calls == [1]
 
 
-def test_a_budget_raises_what_is_not_retryable(manual_clock: ManualClock):
-    error = failure(AccessDeniedError)
-    with pytest.raises(AccessDeniedError) as caught:
-        RetryBudget(POLICY, manual_clock).delay_after(error)
-    assert caught.value is error
-
-
 def test_an_endless_call_is_repeated_after_any_error_with_a_warning(
     manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
 ):
@@ -190,15 +176,6 @@ async def test_what_fails_for_an_hour_is_warned_of_once_a_minute(
     assert 58 <= len(caplog.records) <= 60
 
 
-def test_being_asked_to_wait_is_nothing_to_warn_of(
-    manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
-):
-    budget = RetryBudget(POLICY, manual_clock)
-    for kind in (ThroughputExceededError, LimitExceededError, ResourceInUseError) * 5:
-        budget.delay_after(failure(kind), is_endless=True)
-    assert caplog.text == ""
-
-
 @pytest.mark.parametrize("kind", [ThroughputExceededError, LimitExceededError, ResourceInUseError])
 async def test_being_asked_to_wait_for_minutes_is_warned_of_once_a_minute(
     manual_clock: ManualClock, caplog: pytest.LogCaptureFixture, kind: type[ServiceError]
@@ -207,13 +184,8 @@ async def test_being_asked_to_wait_for_minutes_is_warned_of_once_a_minute(
     for _ in range(180):
         budget.delay_after(failure(kind), is_endless=True)
         await manual_clock.advance(1)
-    assert [f"retry {number} in " in caplog.text for number in (60, 61, 62, 121, 122)] == [
-        False,
-        True,
-        False,
-        True,
-        False,
-    ]
+    warned = [re.findall(r"retry (\d+) in ", message) for message in caplog.messages]
+    assert warned == [["61"], ["121"]]
 
 
 async def test_a_call_that_is_asked_to_wait_periodically_is_nothing_to_warn_of(

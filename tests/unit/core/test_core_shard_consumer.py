@@ -233,18 +233,6 @@ async def test_a_publisher_may_say_cancelled_after_it_was_stopped():
     assert consumer.progress == after(1, as_of=consumer.progress.as_of)
 
 
-async def test_stopping_finishes_the_delivery_in_flight_and_asks_for_no_more():
-    async def stops(delivery: Delivery) -> None:
-        consumer.stop()
-
-    reader = reader_of(run_of((0, 4)), run_of((4, 10)), sink=RecordingSink(stops))
-    consumer = reader.consumer()
-    await consumer.run()
-    assert reader.sink.records == RECORDS[:4]
-    assert consumer.progress.processed == place(3)
-    assert not consumer.progress.is_ended
-
-
 async def test_an_error_of_the_publisher_comes_through_after_what_it_delivered():
     error = AccessDeniedError("no", operation="GetRecords", code="AccessDenied")
     reader = reader_of(run_of((0, 4), error=error))

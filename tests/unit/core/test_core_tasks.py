@@ -74,11 +74,6 @@ async def test_a_failure_stops_the_siblings():
     assert other_tasks() == set()
 
 
-async def test_a_failure_interrupts_the_body_of_the_scope():
-    with pytest.raises(LookupError):
-        await run_together(fail(LookupError()))
-
-
 async def test_a_failure_of_the_body_stops_the_tasks():
     cancelled: list[str] = []
 

@@ -111,33 +111,17 @@ async def test_a_range_that_cannot_be_read_again_stops_the_others():
     assert world.pool.records == 0
 
 
-async def test_the_next_range_goes_on_where_the_last_one_ended():
-    world = world_of(20, 20)
-    reader = reader_of(world)
-    await finish(reader.read([range_of(0, 0, 3), range_of(1, 0, 3)], world.sink), world.clock)
-    await finish(reader.read([range_after(0, 3, 9)], world.sink), world.clock)
-    assert world.sink.records_of(ZERO) == records_of(0, 10)
-    assert len(world.data_plane.iterator_calls) == 2
-    assert len(world.data_plane.records_calls) == 2
-
-
-async def test_a_range_that_names_its_first_record_goes_on_as_well():
+@pytest.mark.parametrize(
+    "following",
+    [range_after(0, 3, 9), evolve(range_of(0, 4, 9), follows=place(0, 3))],
+    ids=["after the last record", "at its own first record"],
+)
+async def test_what_came_since_is_read_with_the_same_iterator(following: ShardRange):
     world = world_of(4)
     reader = reader_of(world)
     await finish(reader.read([range_of(0, 0, 3)], world.sink), world.clock)
     world.shards[ZERO].extend(records_of(0, 6, first=4))
-    following = evolve(range_of(0, 4, 9), follows=place(0, 3))
     await finish(reader.read([following], world.sink), world.clock)
-    assert world.sink.records == records_of(0, 10)
-    assert len(world.data_plane.iterator_calls) == 1
-
-
-async def test_what_came_since_is_read_with_the_same_iterator():
-    world = world_of(4)
-    reader = reader_of(world)
-    await finish(reader.read([range_of(0, 0, 3)], world.sink), world.clock)
-    world.shards[ZERO].extend(records_of(0, 6, first=4))
-    await finish(reader.read([range_after(0, 3, 9)], world.sink), world.clock)
     assert world.sink.records == records_of(0, 10)
     assert len(world.data_plane.iterator_calls) == 1
 

@@ -10,14 +10,10 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, StringType, StructType, TimestampType
 
 from kinesis_publishers import (
     Properties,
-    RecordBatch,
     SequenceNumber,
-    Shard,
     ShardRange,
     StartingPosition,
 )
@@ -27,24 +23,14 @@ from kinesis_publishers_spark.partitions import (
     RangePartition,
     TaskReader,
 )
-from kinesis_publishers_spark.schema import ARROW_SCHEMA, SPARK_SCHEMA, to_spark_arrow
-from tests.unit.spark.spark_builders import ARN, NOON, rows_of, shard
+from kinesis_publishers_spark.schema import ARROW_SCHEMA
+from tests.unit.spark.spark_builders import rows_of, shard
 
 SECRET = "not-to-be-shown"
-TYPES = {"binary": BinaryType(), "string": StringType(), "timestamp_ltz": TimestampType()}
 
 PICKLERS: list[Callable[[Any], bytes]] = [pickle.dumps, cloudpickle.dumps]
 
 _PLUGIN = "kinesis_publishers.testing.fakes:ScriptedPublisherFactory"
-
-
-def spark_schema() -> StructType:
-    """Parse the DDL, for which Spark itself would need a session."""
-    schema = StructType()
-    for column in SPARK_SCHEMA.split(", "):
-        name, type_name = column.split(" ")
-        schema = schema.add(name, TYPES[type_name])
-    return schema
 
 
 def range_partition() -> RangePartition:
@@ -64,13 +50,6 @@ def range_partition() -> RangePartition:
     return RangePartition(properties, (one,))
 
 
-def test_the_arrow_schema_is_what_spark_compares_with() -> None:
-    expected = to_arrow_schema(spark_schema(), timezone="UTC")
-    assert expected.equals(ARROW_SCHEMA)
-    # Stricter than Spark, which would accept another order of the metadata.
-    assert expected.equals(ARROW_SCHEMA, check_metadata=True)
-
-
 def test_a_prefetched_partition_yields_what_was_put_in() -> None:
     rows = [
         rows_of(shard(0), [1, 2], [b"", "zażółć \U0001f980".encode()]),
@@ -78,8 +57,7 @@ def test_a_prefetched_partition_yields_what_was_put_in() -> None:
     ]
     read = list(PrefetchedPartition.of(rows).read())
     assert read == rows
-    expected = to_arrow_schema(spark_schema(), timezone="UTC")
-    assert all(expected.equals(one.schema) for one in read)
+    assert all(ARROW_SCHEMA.equals(one.schema) for one in read)
 
 
 def test_a_slice_travels_without_the_rows_around_it() -> None:
@@ -89,36 +67,12 @@ def test_a_slice_travels_without_the_rows_around_it() -> None:
     assert list(partition.read()) == [rows.slice(50, 2)]
 
 
-def test_a_record_batch_becomes_rows_of_the_schema() -> None:
-    batch = RecordBatch(
-        shard=Shard(stream_arn=ARN, shard_id="shardId-7"),
-        requested_at=NOON,
-        payloads=[b"", b"\x00\xff"],
-        partition_keys=["null", "ключ"],
-        sequence_numbers=["1", "20"],
-        arrival_epoch_seconds=[1767268800.0, 1767268800.123],
-    )
-    rows = to_spark_arrow(batch)
-    assert rows.schema.equals(ARROW_SCHEMA)
-    first, second = rows.to_pylist()
-    assert (first["data"], first["partitionKey"], first["streamName"]) == (b"", "null", "orders")
-    assert (second["data"], second["partitionKey"]) == (b"\x00\xff", "ключ")
-    assert second["approximateArrivalTimestamp"].microsecond == 123_000
-
-
 @pytest.mark.parametrize("dumps", PICKLERS)
 def test_a_prefetched_partition_can_be_pickled(dumps: Callable[[Any], bytes]) -> None:
     partition = PrefetchedPartition.of([rows_of(shard(0), [1], [b"x"])])
     loaded = pickle.loads(dumps(partition))
     assert loaded == partition
     assert list(loaded.read()) == list(partition.read())
-
-
-@pytest.mark.parametrize("dumps", PICKLERS)
-def test_a_range_partition_can_be_pickled(dumps: Callable[[Any], bytes]) -> None:
-    loaded = pickle.loads(dumps(range_partition()))
-    assert loaded == range_partition()
-    assert loaded.properties.to_dict() == range_partition().properties.to_dict()
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,13 @@ def test_the_additional_columns_stand_behind_the_others() -> None:
     assert Columns(metadata=True).arrow.names[: len(ARROW_SCHEMA)] == ARROW_SCHEMA.names
 
 
-def test_without_the_additional_columns_nothing_changes() -> None:
-    assert to_spark_arrow(_batch(encryption_types=["KMS", None])).schema.equals(ARROW_SCHEMA)
+def test_a_record_batch_becomes_rows_of_the_schema() -> None:
+    rows = to_spark_arrow(_batch(encryption_types=["KMS", None]))
+    assert rows.schema.equals(ARROW_SCHEMA)
+    first, second = rows.to_pylist()
+    assert (first["data"], first["partitionKey"], first["streamName"]) == (b"", "null", "orders")
+    assert (second["data"], second["partitionKey"]) == (b"\x00\xff", "ключ")
+    assert second["approximateArrivalTimestamp"].microsecond == 123_000
 
 
 def test_the_additional_columns_of_plain_records() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -167,49 +164,3 @@ def test_readers_are_made_side_by_side_and_one_of_them_is_kept(
         one.join()
     assert len(cache) == 1
     assert threads() - before == 1
-
-
-def run(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    )
-
-
-PRELUDE = """
-import os, sys, threading
-from kinesis_publishers import Properties
-from kinesis_publishers_spark import workers
-properties = Properties.parse({
-    "aws.region": "us-east-1", "aws.credentials.provider.basic.accesskeyid": "id",
-    "aws.credentials.provider.basic.secretkey": "key", "kinesis.streams": "orders",
-})
-with workers.lend_reader(properties) as reader:
-    list(reader.read(()))
-"""
-
-
-def test_a_process_that_has_readers_ends_by_itself() -> None:
-    ended = run(PRELUDE)
-    assert (ended.returncode, ended.stderr) == (0, "")
-
-
-def test_a_process_that_is_forked_makes_readers_of_its_own() -> None:
-    program = """
-child = os.fork()
-if child == 0:
-    with workers.lend_reader(properties) as other:
-        assert other is not reader
-        list(other.read(()))
-    os._exit(7)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-with workers.lend_reader(properties) as again:
-    assert again is reader
-    list(again.read(()))
-"""
-    ended = run(PRELUDE + program)
-    assert (ended.returncode, ended.stderr) == (0, "")
