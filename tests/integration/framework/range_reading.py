@@ -32,13 +32,21 @@ class CollectingSink(DeliverySink):
 
     def __init__(self, held_seconds: float = 0.0) -> None:
         self._held_seconds = held_seconds
+        self._held_bytes = 0
+        self.most_held_bytes = 0
         self.rows: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
 
     async def deliver(self, delivery: Delivery) -> None:
         batch = delivery.batch
+        self._held_bytes += batch.payload_bytes
+        self.most_held_bytes = max(self.most_held_bytes, self._held_bytes)
         rows = zip(batch.sequence_numbers, batch.payloads, strict=True)
         self.rows[delivery.shard.shard_id].extend(rows)
-        asyncio.get_running_loop().call_later(self._held_seconds, delivery.release)
+        asyncio.get_running_loop().call_later(self._held_seconds, self._release, delivery)
+
+    def _release(self, delivery: Delivery) -> None:
+        self._held_bytes -= delivery.batch.payload_bytes
+        delivery.release()
 
 
 @define(eq=False)

@@ -1,4 +1,4 @@
-"""Ranges by subscription against a local server: exact, with as few calls as possible."""
+"""Ranges against a local server: one subscription for each, and bounded memory."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.integration.framework.range_reading import (
     CollectingSink,
     StoredStream,
     fan_out_properties,
+    polling_properties,
 )
 
 if TYPE_CHECKING:
@@ -43,9 +44,11 @@ def stream(server: LocalKinesis) -> StoredStream:
     return StoredStream.of(server)
 
 
-async def read(properties: dict[str, str], ranges: list[ShardRange]) -> CollectingSink:
+async def read(
+    properties: dict[str, str], ranges: list[ShardRange], sink: CollectingSink | None = None
+) -> CollectingSink:
     """Read ranges that are worth a subscription."""
-    sink = CollectingSink()
+    sink = sink or CollectingSink()
     async with KinesisRangeReader.from_properties(properties) as reader, asyncio.timeout(60):
         await reader.read(ranges, sink, expected_bytes=LARGE)
     return sink
@@ -95,3 +98,15 @@ async def test_two_copies_of_a_task_both_complete_and_neither_subscribes_twice(
     )
     assert one.rows == other.rows == stream.rows()
     assert len(server.calls("SubscribeToShard")) == 6
+
+
+async def test_memory_is_bounded_while_the_consumer_is_slow(
+    server: LocalKinesis, stream: StoredStream
+):
+    sink = CollectingSink(held_seconds=0.01)
+    properties = polling_properties(
+        server, pending_maxbytes=str(4 * MIB), shard_getrecords_maxrecordcount="20"
+    )
+    await read(properties, stream.whole(), sink)
+    assert sink.rows == stream.rows()
+    assert sink.most_held_bytes <= 4 * MIB
