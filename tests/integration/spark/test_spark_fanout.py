@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 
+from kinesis_publishers.testing.local_kinesis import Fault
 from tests.integration.spark.consumers import StreamConsumer, eventually, guards_below
 from tests.integration.spark.processes import (
     command_line,
@@ -65,6 +66,30 @@ def test_one_subscription_per_shard_serves_a_query_which_leaves_nothing_behind(
 
 
 @pytest.mark.long
+def test_eager_registers_once_at_load_and_the_reader_only_if_the_consumer_is_deleted(
+    runner: QueryRunner, flights: str, consumer: StreamConsumer
+) -> None:
+    eager = {**FROM_THE_START, **consumer.options, "kinesis.stream.efo.registration": "EAGER"}
+    options = {**runner.server.properties(flights), **eager}
+    frame = runner.spark.readStream.format("kinesis").options(**options).load()
+    assert consumer.is_there
+    at_load = consumer.calls()
+    assert at_load["RegisterStreamConsumer"] == 1
+    runner.server.put_many(flights, numbered(0, 100))
+    with runner.run_frame(frame) as running:
+        running.wait_for_rows(100)
+        assert consumer.calls() == at_load
+        # When it is deleted, the reader does register, and nothing is lost.
+        runner.server.deregister_consumer(flights, consumer.name)
+        runner.server.put_many(flights, numbered(100, 200))
+        running.wait_for_rows(200)
+        assert consumer.calls()["RegisterStreamConsumer"] == 2
+    consumer.wait_until_gone()
+    assert sorted(numbers(running.rows)) == list(range(200))
+    assert_in_order_per_key(running.rows)
+
+
+@pytest.mark.long
 def test_the_last_of_two_queries_removes_their_consumer_although_its_reader_is_killed(
     runner: QueryRunner, flights: str, consumer: StreamConsumer, tmp_path: Path
 ) -> None:
@@ -91,3 +116,15 @@ def test_the_last_of_two_queries_removes_their_consumer_although_its_reader_is_k
     consumer.wait_until_gone()
     assert consumer.calls()["RegisterStreamConsumer"] == 1
     assert consumer.calls()["DeregisterStreamConsumer"] == 1
+
+
+def test_what_cannot_be_registered_eagerly_is_said_at_load(
+    runner: QueryRunner, flights: str, consumer: StreamConsumer
+) -> None:
+    runner.server.add_fault(
+        Fault("RegisterStreamConsumer", "error", code="AccessDeniedException", times=None)
+    )
+    eager = {**consumer.options, "kinesis.stream.efo.registration": "EAGER"}
+    options = {**runner.server.properties(flights), **eager}
+    with pytest.raises(AnalysisException, match="kinesis:RegisterStreamConsumer"):
+        runner.spark.readStream.format("kinesis").options(**options).load()
