@@ -25,6 +25,8 @@ class EventLoopThread:
 
     def __init__(self, *, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        # The loop refers to its tasks weakly: one that waits for another could be collected.
+        self._started = set[Future[Any]]()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -53,7 +55,10 @@ class EventLoopThread:
 
     def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
         """Run ``work`` as a task; its result or error is the future's."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._started.add(future)
+        future.add_done_callback(self._started.discard)
+        return future
 
     def call(self, function: Callable[..., object], *args: object) -> None:
         """Call ``function`` in the loop's thread, soon, and do not wait for it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import subprocess
@@ -296,6 +297,8 @@ def test_closing_refuses_what_stands_in_the_line(
     too_large = producer.put(bytes(1024 * 1024 + 10), "k")
     assert is_asked.wait(30)
     behind = producer.put(b"small", "k")
+    # What waits for a record is referred to by nothing else.
+    gc.collect()
     with pytest.raises(RecordsNotWrittenError, match="before the record had a place"):
         producer.close(timeout_seconds=0.1)
     for future in (too_large, behind):
