@@ -1,0 +1,97 @@
+"""The order in which tests run, and what repeats a failure of ``tox -e soak``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import schedule
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CONFTEST = """
+from hypothesis import settings
+from tests.schedule import (
+    chance, pytest_addoption, pytest_collection_modifyitems, pytest_configure,
+    pytest_terminal_summary,
+)
+settings.register_profile("soak", max_examples=1)
+"""
+_MARKERS = """
+[pytest]
+markers =
+    xdist_group
+    spark
+    chance
+"""
+
+
+@pytest.fixture(autouse=True)
+def _suite(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(_CONFTEST)
+    pytester.makeini(_MARKERS)
+
+
+def test_the_longest_come_first_and_a_module_that_starts_java_stays_in_one_lane(
+    pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = "import pytest\npytestmark = pytest.mark.spark\n"
+    one, two = "def test_one():\n    pass\n", "def test_two():\n    pass\n"
+    pytester.makepyfile(
+        test_short=one,
+        test_long=one,
+        test_a=spark + one + two,
+        test_b=spark + one,
+        test_c=spark + one,
+    )
+    seconds = {
+        "test_long.py::test_one": 50,
+        "test_a.py::test_one": 15,
+        "test_a.py::test_two": 15,
+        "test_b.py::test_one": 20,
+        "test_c.py::test_one": 15,
+    }
+    durations = tmp_path / "durations.json"
+    durations.write_text(json.dumps(seconds))
+    monkeypatch.setattr(schedule, "_DURATIONS", durations)
+
+    _, calls = pytester.inline_genitems("-p", "no:randomly", "-p", "no:asyncio")
+    (call,) = calls.getcalls("pytest_collection_finish")
+    items = call.session.items
+    assert [item.nodeid for item in items] == [
+        "test_long.py::test_one",
+        "test_b.py::test_one",
+        "test_c.py::test_one",
+        "test_a.py::test_one",
+        "test_a.py::test_two",
+        "test_short.py::test_one",
+    ]
+    groups = [item.get_closest_marker("xdist_group") for item in items]
+    lanes = [group and group.args[0] for group in groups]
+    first, second = "spark processes 1", "spark processes 2"
+    assert lanes == [None, second, second, first, first, None]
+
+
+def test_soak_prints_what_repeats_a_failure_with_what_was_left_to_chance(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        test_chance="import pytest\n"
+        "@pytest.mark.xdist_group('a group')\n"
+        "@pytest.mark.parametrize('what', ['a kill'])\n"
+        "def test_it(chance, what):\n"
+        "    raise AssertionError(chance.randrange(10**9))\n"
+    )
+
+    def failure(seed: int) -> str:
+        options = ["--hypothesis-profile", "soak", "--randomly-seed", str(seed), "-m", "chance"]
+        run = pytester.runpytest_subprocess(*options, "-n", "1", "--dist", "loadgroup")
+        command = f"tox -e soak -- --randomly-seed {seed} 'test_chance.py::test_it[[]a kill]'"
+        run.stdout.fnmatch_lines([f"To repeat it: {command}"])
+        (number,) = {line for line in run.outlines if line.startswith("E  ")}
+        return number
+
+    assert failure(7) == failure(7) != failure(8)
