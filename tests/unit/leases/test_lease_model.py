@@ -275,7 +275,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
 
 # Hypothesis remembers all that it has tried: a long search is several short ones.
-_PARTS, _EXAMPLES = {"long": (4, 250), "soak": (40, 1000)}.get(PROFILE, (1, 100))
+_PARTS, _EXAMPLES = {"long": (4, 250), "soak": (20, 1000)}.get(PROFILE, (1, 100))
 
 
 @pytest.mark.hypothesis
