@@ -19,7 +19,9 @@ from tests.integration.spark.processes import (
 )
 from tests.integration.spark.spark_harness import (
     FROM_THE_START,
+    RunningQuery,
     assert_in_order_per_key,
+    by_place,
     numbered,
     numbers,
 )
@@ -66,6 +68,24 @@ def test_one_subscription_per_shard_serves_a_query_which_leaves_nothing_behind(
 
 
 @pytest.mark.long
+def test_each_record_is_there_once_although_a_batch_failed_and_the_publisher_changes_twice(
+    runner: QueryRunner, flights: str, consumer: StreamConsumer
+) -> None:
+    runner.server.put_many(flights, numbered(0, 400))
+    batch_id, before = runner.run_into_a_failure(**FROM_THE_START)
+    running = RunningQuery()
+    put = 400
+    for settings in (consumer.options, {}):
+        runner.server.put_many(flights, numbered(put, put + 300))
+        put += 300
+        with runner.run(earlier=running, **FROM_THE_START, **settings) as running:
+            running.wait_for_rows(put)
+    assert by_place(running.batches[batch_id]) == by_place(before)
+    assert sorted(numbers(running.rows)) == list(range(put))
+    assert_in_order_per_key(running.rows)
+
+
+@pytest.mark.long
 def test_eager_registers_once_at_load_and_the_reader_only_if_the_consumer_is_deleted(
     runner: QueryRunner, flights: str, consumer: StreamConsumer
 ) -> None:
@@ -87,6 +107,29 @@ def test_eager_registers_once_at_load_and_the_reader_only_if_the_consumer_is_del
     consumer.wait_until_gone()
     assert sorted(numbers(running.rows)) == list(range(200))
     assert_in_order_per_key(running.rows)
+
+
+def test_none_takes_the_arns_from_options_whose_keys_spark_lower_cases(
+    runner: QueryRunner,
+) -> None:
+    runner.server.create_stream("Flights.Of-Today", 2)
+    consumer = StreamConsumer(runner.server, "Flights.Of-Today")
+    arn = runner.server.register_consumer(consumer.stream, consumer.name)
+    before = consumer.calls()
+    runner.server.put_many("Flights.Of-Today", numbered(0, 100))
+    with runner.run(
+        "Flights.Of-Today",
+        **FROM_THE_START,
+        **{
+            "kinesis.stream.recordpublisher": "EFO",
+            "kinesis.stream.efo.registration": "NONE",
+            "kinesis.stream.efo.consumerarn.Flights.Of-Today": arn,
+        },
+    ) as running:
+        running.wait_for_rows(100)
+    assert sorted(numbers(running.rows)) == list(range(100))
+    assert consumer.calls() == before
+    assert consumer.is_there
 
 
 @pytest.mark.long
