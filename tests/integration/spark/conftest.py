@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ def spark(
     tmp_path_factory: pytest.TempPathFactory, _leases_of_its_own: None
 ) -> Iterator[SparkSession]:
     """A local session of two cores that knows ``format("kinesis")``."""
+    on_interrupt = signal.getsignal(signal.SIGINT)
     session = (
         SparkSession.builder.master("local[2]")
         .appName("kinesis-publishers tests")
@@ -52,6 +54,8 @@ def spark(
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()
     )
+    # PySpark has installed its own, which would stay for later tests of the process.
+    signal.signal(signal.SIGINT, on_interrupt)
     session.sparkContext.setLogLevel("ERROR")
     register(session)
     yield session
