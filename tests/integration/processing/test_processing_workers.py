@@ -88,10 +88,13 @@ def test_sigterm_ends_workers_that_wait(orders: Orders) -> None:
 import os, signal, threading
 from kinesis_publishers import scan
 
+killer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM))
+
 def process(record):
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    killer.start()
 
 scan({orders.properties()!r}, process, workers=4)
+killer.join()
 print("ended", threading.active_count())
 """)
     assert printed == ("ended 1\n", "")
