@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests import schedule
 
@@ -33,6 +34,12 @@ markers =
 def _suite(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(_CONFTEST)
     pytester.makeini(_MARKERS)
+
+
+def test_only_soak_tries_other_examples_in_each_run() -> None:
+    profiles = [settings.get_profile(name) for name in ("ci", "long", "soak")]
+    assert [one.derandomize for one in profiles] == [True, True, False]
+    assert [one.database for one in profiles] == [None] * 3
 
 
 def test_the_longest_come_first_and_a_module_that_starts_java_stays_in_one_lane(

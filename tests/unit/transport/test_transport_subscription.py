@@ -179,7 +179,7 @@ async def test_silence_of_35_seconds_ends_the_subscription():
         await waiting
     assert raised.value.code == "SubscriptionSilent"
     assert isinstance(raised.value.__cause__, TimeoutError)
-    # It stays broken whatever comes.
+    # It stays broken, also when more comes.
     source.is_ended = True
     with pytest.raises(ConnectionFailedError, match="no whole event came"):
         await subscription.wait_for_event()
