@@ -48,10 +48,11 @@ botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 _UNTIMED: Final = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-# The same examples in every run. `tox -e soak` searches, from the seed that it prints.
+# The same examples in every run. `tox -e soak` searches, from the seed that it prints: where CI is
+# set, too, which Hypothesis takes as a wish for the same examples.
 settings.register_profile("ci", _UNTIMED, derandomize=True, database=None)
 settings.register_profile("long", settings.get_profile("ci"), max_examples=1000)
-settings.register_profile("soak", _UNTIMED, database=None, max_examples=1000)
+settings.register_profile("soak", _UNTIMED, derandomize=False, database=None, max_examples=1000)
 settings.load_profile("ci")
 
 if TYPE_CHECKING:
