@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from kinesis_publishers.clock import Clock
+
+_T = TypeVar("_T")
 
 
 @contextmanager
@@ -26,6 +28,22 @@ def cancelled_from_outside_only(error_type: type[Exception], what: str) -> Itera
             f"{what} ended in a CancelledError without a request to stop: handle the "
             "cancellation of what it waits for"
         ) from error
+
+
+async def cancellable(call: Callable[[], Awaitable[_T]]) -> _T:
+    """Await ``call()``; raise ``CancelledError`` even where it swallows a request to stop.
+
+    It does if its result is ready at the same moment: pyreqwest (0.15), and before Python 3.12
+    ``asyncio.wait_for``, which redis-py sends every command with.
+    """
+    requests = _cancel_requests()
+    try:
+        return await call()
+    finally:
+        # It may hold a connection; a traceback would hold it in turn.
+        del call
+        if _cancel_requests() > requests:
+            raise asyncio.CancelledError
 
 
 def _cancel_requests() -> int:

@@ -10,10 +10,10 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
@@ -29,6 +29,7 @@ from kinesis_publishers.aws.carriers.carrier import (
     http_2_not_offered,
 )
 from kinesis_publishers.errors import ClosedError
+from kinesis_publishers.tasks import cancellable
 
 if TYPE_CHECKING:
     from pyreqwest.request import StreamRequest
@@ -128,7 +129,6 @@ async def _abandon(resources: Iterable[_Exchange]) -> None:
 _EXIT_GUARD = _ExitGuard()
 
 
-_T = TypeVar("_T")
 _ERRORS = (PyreqwestError, OSError)
 # How much the server may send before we read: hyper's own default for a connection is five times
 # that of a stream, which is never used up where each connection has one stream. The largest frame
@@ -213,7 +213,8 @@ class _Exchange:
 
     async def start(self) -> Response:
         assert self._request is not None
-        response = await _cancellable(self._request.__aenter__)
+        with _EXIT_GUARD.call():
+            response = await cancellable(self._request.__aenter__)
         self._is_answered = True
         return response
 
@@ -250,27 +251,9 @@ class _PyreqwestResponse(SubscriptionResponse):
         self._where = where
 
     async def read(self) -> bytes:
-        with connection_errors(_ERRORS, self._where):
-            chunk = await _cancellable(self._body.read_chunk)
+        with connection_errors(_ERRORS, self._where), _EXIT_GUARD.call():
+            chunk = await cancellable(self._body.read_chunk)
         return b"" if chunk is None else bytes(chunk)
 
     async def close(self) -> None:
         await self._exchange.close()
-
-
-async def _cancellable(call: Callable[[], Awaitable[_T]]) -> _T:
-    """Await ``call()``; raise ``CancelledError`` even where it swallows one.
-
-    pyreqwest does, when its result is ready at the same moment (0.15).
-    """
-    task = asyncio.current_task()
-    before = task.cancelling() if task is not None else 0
-    try:
-        with _EXIT_GUARD.call():
-            result = await call()
-    finally:
-        # It holds the client, and with it the connection; a traceback would hold it in turn.
-        del call
-    if task is not None and task.cancelling() > before:
-        raise asyncio.CancelledError
-    return result

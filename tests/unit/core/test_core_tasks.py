@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_publishers.tasks import TaskScope, wait_for_event
+from kinesis_publishers.tasks import TaskScope, cancellable, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -195,3 +195,26 @@ async def test_waiting_can_be_cancelled(manual_clock: ManualClock):
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert other_tasks() == set()
+
+
+@pytest.mark.parametrize("turns", range(5))
+@pytest.mark.parametrize("error", [None, OSError("broken pipe")])
+async def test_a_request_to_stop_is_not_swallowed(turns: int, error: Exception | None):
+    async def swallow() -> None:
+        # Before Python 3.12 it returns if what it waits for is done at the same moment.
+        await asyncio.wait_for(asyncio.sleep(0), 60)
+        if error is not None:
+            raise error
+
+    task = asyncio.ensure_future(cancellable(swallow))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    assert task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_what_is_not_asked_to_stop_ends_as_it_does():
+    assert await cancellable(lambda: asyncio.sleep(0, "a result")) == "a result"
+    with pytest.raises(OSError, match="broken pipe"):
+        await cancellable(lambda: fail(OSError("broken pipe")))
