@@ -8,7 +8,7 @@ import concurrent.futures.thread  # noqa: F401 - for the order at the end; see b
 import logging
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -25,6 +25,11 @@ class EventLoopThread:
 
     def __init__(self, *, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        # Names are resolved in it. At the end of the interpreter no thread starts any more, from
+        # Python 3.12 on: it has one from the beginning.
+        self._executor = ThreadPoolExecutor(thread_name_prefix=name)
+        self._executor.submit(int)
+        self._loop.set_default_executor(self._executor)
         # The loop refers to its tasks weakly: one that waits for another could be collected.
         self._started = set[Future[Any]]()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -44,7 +49,8 @@ class EventLoopThread:
             while asyncio.all_tasks(self._loop):
                 self._loop.run_until_complete(_cancel_other_tasks())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            # The loop's own way to do that starts a thread.
+            self._executor.shutdown()
         finally:
             self._loop.close()
 

@@ -95,6 +95,9 @@ def process(record):
 
 scan({orders.properties()!r}, process, workers=4)
 killer.join()
+for thread in threading.enumerate():
+    if thread is not threading.current_thread():
+        thread.join(10)
 print("ended", threading.active_count())
 """)
     assert printed == ("ended 1\n", "")
