@@ -1,7 +1,8 @@
 """Which tests share a process, in which order they run, and from which seed.
 
 The longest come first, so that no processor waits for the last one. ``durations.json`` has the
-seconds of the tests that take one second or more: ``.ci/run --store-durations`` writes it anew.
+seconds of the tests that take one second or more: ``.ci/run --store-durations`` writes it anew, and
+``tox -e soak -- --store-durations`` adds those of the tests that only soak has.
 """
 
 from __future__ import annotations
@@ -135,7 +136,10 @@ class _Seconds:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if session.config.option.store_durations and not hasattr(session.config, "workerinput"):
             stored = json.loads(_DURATIONS.read_text())
-            stored = {name: stored[name] for name in stored.keys() - self._of.keys()}
-            stored |= {name: round(took, 1) for name, took in self._of.items() if took >= 1}
+            took = {name: round(one, 1) for name, one in self._of.items() if one >= 1}
+            if settings.get_current_profile_name() == "soak":
+                stored = took | stored  # With the usual number of examples, if it has any.
+            else:
+                stored = took | {name: stored[name] for name in stored.keys() - self._of.keys()}
             lines = json.dumps(dict(sorted(stored.items())), indent=0)
             _DURATIONS.write_text(lines + "\n")
