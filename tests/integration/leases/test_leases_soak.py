@@ -172,6 +172,8 @@ class Chaos:
     ],
     indirect=["store"],
 )
+# One after the other: each of them keeps both processors busy.
+@pytest.mark.xdist_group("chaos")
 @pytest.mark.timeout(1200)
 def test_nothing_is_lost_and_every_repeat_has_a_reason(
     new_team: Callable[..., Team], seconds: float, chance: Random
