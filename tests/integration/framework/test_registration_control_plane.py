@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,18 @@ async def plane(local_kinesis: LocalKinesis) -> AsyncIterator[Boto3ControlPlane]
     aws = AwsConfig.from_properties(Properties.parse(local_kinesis.properties("orders")))
     async with Boto3ControlPlane(aws) as plane:
         yield plane
+
+
+async def test_calls_may_be_made_at_once(
+    local_kinesis: LocalKinesis, plane: Boto3ControlPlane
+) -> None:
+    """The first of them opens the client for all."""
+    for number in range(4):
+        local_kinesis.create_stream(f"orders-{number}", 1)
+    consumers = await asyncio.gather(
+        *(plane.register_stream_consumer(f"{ARN}-{number}", "billing") for number in range(4))
+    )
+    assert len({one.arn for one in consumers}) == 4
 
 
 async def test_a_consumer_was_created_when_the_service_says(

@@ -16,10 +16,12 @@ pytestmark = pytest.mark.long
 _CONSUMER = "reports"
 
 
-def fan_out_team(new_team: Callable[..., Team], shards: int) -> Team:
+def fan_out_team(
+    new_team: Callable[..., Team], shards: int, *, failover_seconds: float = 5
+) -> Team:
     return new_team(
         shards,
-        failover_seconds=5,
+        failover_seconds=failover_seconds,
         stream_recordpublisher="EFO",
         stream_efo_consumername=_CONSUMER,
         **{"stream_efo_http-version": "1.1"},
@@ -56,17 +58,22 @@ def test_subscriptions_move_with_the_leases_and_no_call_comes_too_early(
     assert team.server.consumers(STREAM) == {}
 
 
-def test_a_later_worker_removes_the_consumer_of_workers_that_were_killed(
+def test_killed_workers_are_replaced_and_their_subscriptions_and_consumer_with_them(
     new_team: Callable[..., Team],
 ) -> None:
-    team = fan_out_team(new_team, 4)
+    # What a killed worker subscribed to after its last renewal is more than 5 s ago then.
+    team = fan_out_team(new_team, 4, failover_seconds=10)
     first, second = team.start("first", "second")
-    team.wait_until_balanced(first, second)
-    first.kill()
+    with Producer(team):
+        team.wait_until_balanced(first, second)
+        team.wait_until(lambda: min(first.count("record"), second.count("record")) > 20, "records")
+        first.kill()
+        team.wait_until_balanced(second)
     second.kill()
     (third,) = team.start("third")
     team.wait_until_balanced(third)
     assert team.server.consumers(STREAM).keys() == {_CONSUMER}
-    team.put("a record")
     team.end_with_all_read()
+    assert all(before.worker != "third" for before, *_ in team.repeated())
+    assert refused_subscriptions(team) == []
     assert team.server.consumers(STREAM) == {}
