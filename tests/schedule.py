@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import hypothesis.core
+import hypothesis.internal.conjecture.providers as hypothesis_providers
 import pytest
 from hypothesis import settings
+from hypothesis.internal.constants_ast import Constants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Seconds(), "seconds")
+    # Hypothesis would also try the constants of our modules: of those that the tests before have
+    # loaded, and others after each change of any of them.
+    hypothesis_providers._get_local_constants = Constants  # noqa: SLF001 - no option does that
     if settings.get_current_profile_name() == "soak":
         # As --hypothesis-seed does, so that one number repeats all of a run.
         hypothesis.core.global_force_seed = config.option.randomly_seed

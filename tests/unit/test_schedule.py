@@ -102,3 +102,29 @@ def test_soak_prints_what_repeats_a_failure_with_what_was_left_to_chance(
         return number
 
     assert failure(7) == failure(7) != failure(8)
+
+
+@pytest.mark.parametrize("profile", ["default", "soak"])
+def test_examples_do_not_depend_on_what_is_loaded(pytester: pytest.Pytester, profile: str) -> None:
+    pytester.makeconftest(_CONFTEST.replace("max_examples=1", "max_examples=100"))
+    pytester.makepyfile(constants=f"CONSTANTS = {[*range(10**6, 10**6 + 1000)]}")
+    pytester.makepyfile(
+        test_numbers="import zlib\n"
+        "from hypothesis import given, settings, strategies\n"
+        "drawn = []\n"
+        "@settings(derandomize=settings.get_current_profile_name() != 'soak', database=None)\n"
+        "@given(strategies.lists(strategies.integers()))\n"
+        "def test_it(numbers):\n"
+        "    drawn.append(numbers)\n"
+        "def test_fail():\n"
+        "    raise AssertionError(zlib.crc32(str(drawn).encode()))\n"
+    )
+
+    def failure(*options: str) -> str:
+        options = ("--hypothesis-profile", profile, "--randomly-seed", "7", *options)
+        run = pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
+        run.assert_outcomes(passed=1, failed=1)
+        (number,) = {line for line in run.outlines if line.startswith("E  ")}
+        return number
+
+    assert failure() == failure("-p", "constants")
