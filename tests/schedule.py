@@ -39,6 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Seconds(), "seconds")
+    if settings.get_current_profile_name() == "soak" and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_FailuresAtOnce(config), "failures at once")
     # Hypothesis would also try the constants of our modules: of those that the tests before have
     # loaded, and others after each change of any of them.
     hypothesis_providers._get_local_constants = Constants  # noqa: SLF001 - no option does that
@@ -148,3 +150,15 @@ class _Seconds:
                 stored = took | {name: stored[name] for name in stored.keys() - self._of.keys()}
             lines = json.dumps(dict(sorted(stored.items())), indent=0)
             _DURATIONS.write_text(lines + "\n")
+
+
+class _FailuresAtOnce:
+    """Shows what soak has found when it has: it may be an hour until the end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._writer = config.get_terminal_writer()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._writer.line()
+            report.toterminal(self._writer)

@@ -98,8 +98,10 @@ def test_soak_prints_what_repeats_a_failure_with_what_was_left_to_chance(
         run = pytester.runpytest_subprocess(*options, "-n", "1", "--dist", "loadgroup")
         command = f"tox -e soak -- --randomly-seed {seed} 'test_chance.py::test_it[[]a kill]'"
         run.stdout.fnmatch_lines([f"To repeat it: {command}"])
-        (number,) = {line for line in run.outlines if line.startswith("E  ")}
-        return number
+        # At once, and at the end.
+        first, second = (line for line in run.outlines if line.startswith("E  "))
+        assert first == second
+        return first
 
     assert failure(7) == failure(7) != failure(8)
 
