@@ -307,6 +307,9 @@ class Leases(LeaseWorker, ShardAssigner):
 
     async def release(self, shards: Collection[ShardKey]) -> None:
         async with self._turn:
+            if any(self._held[key].valid_until == -math.inf for key in shards if key in self._held):
+                # It may be done, without an answer.
+                await self._load()
             for _ in range(_MOST_TRIES):
                 held = {key: self._released(key) for key in shards if key in self._held}
                 if not held:
