@@ -34,7 +34,8 @@ async def cancellable(call: Callable[[], Awaitable[_T]]) -> _T:
     """Await ``call()``; raise ``CancelledError`` even where it swallows a request to stop.
 
     It does if its result is ready at the same moment: pyreqwest (0.15), and before Python 3.12
-    ``asyncio.wait_for``, which redis-py sends every command with.
+    ``asyncio.wait_for``, which redis-py sends every command with. It must not have a task group,
+    which leaves a request behind when it fails, before Python 3.13.
     """
     requests = _cancel_requests()
     try:

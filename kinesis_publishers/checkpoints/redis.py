@@ -33,6 +33,7 @@ from kinesis_publishers.errors import (
     ResourceInUseError,
 )
 from kinesis_publishers.model import Checkpoint, ShardKey, StoredCheckpoint
+from kinesis_publishers.tasks import cancellable
 
 _T = TypeVar("_T")
 _LOGGER = logging.getLogger(__name__)
@@ -209,7 +210,8 @@ class RedisCheckpointStore(VersionedStore):
     async def _call(self, call: Callable[[], Awaitable[_T]]) -> _T:
         async def attempt() -> _T:
             try:
-                return await call()
+                # A worker that is asked to stop would go on, with its leases.
+                return await cancellable(call)
             except _ERRORS as error:
                 code = getattr(error, "status_code", None)
                 raise failure_of(self, error, code, _MEANINGS) from error

@@ -22,7 +22,6 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, CheckpointWrite, ShardKey
 from kinesis_publishers.retry import call_with_retries
-from kinesis_publishers.tasks import cancellable
 
 _T = TypeVar("_T")
 
@@ -195,8 +194,7 @@ class VersionedStore(CheckpointStore):
 
         async def attempt() -> _T:
             self._check_open()
-            # A worker that is asked to stop would keep its leases for good.
-            return await cancellable(call)
+            return await call()
 
         answer = await call_with_retries(
             attempt,
