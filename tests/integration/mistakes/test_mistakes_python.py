@@ -176,16 +176,15 @@ def test_in_a_callback(screen: Screen) -> None:
         def process(record):
             return record.data["id"]
 
-
-        scan(process=process, stream="orders", start="TRIM_HORIZON", region="us-east-1",
-             endpoint=ENDPOINT)
+        where = {"region": "us-east-1", "endpoint": ENDPOINT}
+        scan(process=process, stream="orders", start="TRIM_HORIZON", **where)
         """
     )
     assert without_marks(shown) == dedent(
         """\
         Traceback (most recent call last):
           File "mine.py", line 10, in <module>
-            scan(process=process, stream="orders", start="TRIM_HORIZON", region="us-east-1",
+            scan(process=process, stream="orders", start="TRIM_HORIZON", **where)
           File "mine.py", line 7, in process
             return record.data["id"]
         TypeError: byte indices must be integers or slices, not str
