@@ -39,14 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Seconds(), "seconds")
-    if settings.get_current_profile_name() == "soak" and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_FailuresAtOnce(config), "failures at once")
     # Hypothesis would also try the constants of our modules: of those that the tests before have
     # loaded, and others after each change of any of them.
     hypothesis_providers._get_local_constants = Constants  # noqa: SLF001 - no option does that
     if settings.get_current_profile_name() == "soak":
         # As --hypothesis-seed does, so that one number repeats all of a run.
         hypothesis.core.global_force_seed = config.option.randomly_seed
+        if not hasattr(config, "workerinput"):
+            config.pluginmanager.register(_FailuresAtOnce(config), "failures at once")
 
 
 @pytest.fixture
