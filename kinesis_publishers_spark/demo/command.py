@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, NoReturn
 
 import click
@@ -60,8 +61,8 @@ def _run(flights: int | None, shards: int) -> int:
     isolate_environment(os.environ)
     report = Report(Console())
     try:
-        with _ended_in_order():
-            is_exact = run_demo(report, SystemClock(), shards=shards, limit=flights)
+        with _ended_in_order() as check_signals:
+            is_exact = run_demo(report, SystemClock(), check_signals, shards=shards, limit=flights)
     except KeyboardInterrupt:
         report.say("Interrupted: everything has been stopped and removed.")
         return _INTERRUPTED
@@ -85,15 +86,29 @@ def _expected_failures() -> tuple[type[Exception], ...]:
     return (PySparkException, DemoError, ClientError, BotoCoreError, Py4JError)
 
 
-def _ended_in_order() -> AbstractContextManager[None]:
-    """Let a request to terminate, or a closed terminal, clean up as Ctrl-C does."""
+@contextmanager
+def _ended_in_order() -> Iterator[Callable[[], None]]:
+    """Let a request to terminate, or a closed terminal, clean up as Ctrl-C does.
+
+    Yields a function that raises ``KeyboardInterrupt`` if a signal has come: the one that the
+    handler raises is lost if it comes in a callback of the garbage collector, and py4j has one for
+    each object of Java.
+    """
     from kinesis_publishers_spark.demo.server import handled_signals
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # it is under nohup
         numbers.append(signal.SIGHUP)
+    has_come = False
 
     def interrupt(number: int, frame: object) -> NoReturn:
+        nonlocal has_come
+        has_come = True
         raise KeyboardInterrupt
 
-    return handled_signals(*numbers, handler=interrupt)
+    def check() -> None:
+        if has_come:
+            raise KeyboardInterrupt
+
+    with handled_signals(*numbers, handler=interrupt):
+        yield check

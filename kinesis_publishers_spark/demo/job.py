@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -49,12 +49,22 @@ _STALL_SECONDS: Final = 30.0
 _PREFIX: Final = "kinesis-publishers-demo-"
 
 
-def run_demo(report: Report, clock: Clock, *, shards: int, limit: int | None) -> bool:
+def run_demo(
+    report: Report,
+    clock: Clock,
+    check_signals: Callable[[], None],
+    *,
+    shards: int,
+    limit: int | None,
+) -> bool:
     """Run the demo and say whether what Spark read is exactly what was put.
 
     It leaves no process and no file behind, however it ends.
 
     Args:
+        report: where it says what it does.
+        clock: the time.
+        check_signals: called time and again; it raises to end the demo.
         shards: how many shards the stream has.
         limit: how many flights to put; ``None`` for all.
 
@@ -75,7 +85,14 @@ def run_demo(report: Report, clock: Clock, *, shards: int, limit: int | None) ->
             f"Spark {spark.version} reads the stream {_STREAM!r} with {shards} shards at "
             f"{properties['aws.endpoint']} while {len(flights):,} flights are put into it ..."
         )
-        job = _Job(spark=spark, directory=directory, flights=flights, report=report, clock=clock)
+        job = _Job(
+            spark=spark,
+            directory=directory,
+            flights=flights,
+            report=report,
+            clock=clock,
+            check_signals=check_signals,
+        )
         try:
             job.read(properties)
             return job.verify()
@@ -95,6 +112,7 @@ class _Job:
     flights: Sequence[FlightRecord]
     report: Report
     clock: Clock
+    check_signals: Callable[[], None]
 
     def read(self, properties: Mapping[str, str]) -> None:
         """Put all records and wait until the query has read them, or nothing more comes."""
@@ -112,7 +130,7 @@ class _Job:
     def _wait_for_first_trigger(self, query: StreamingQuery) -> None:
         deadline = self.clock.monotonic() + _START_SECONDS
         while query.lastProgress is None:
-            if _has_ended(query) or self.clock.monotonic() > deadline:
+            if self._has_ended(query) or self.clock.monotonic() > deadline:
                 raise DemoError("The query did not begin to read.")
 
     def _follow(self, query: StreamingQuery, loader: Loader, loading: Future[None]) -> ReadFigures:
@@ -120,7 +138,7 @@ class _Job:
         started = last_change = self.clock.monotonic()
         figures = ReadFigures(total=len(self.flights))
         while not (loading.done() and figures.is_complete):
-            if _has_ended(query):
+            if self._has_ended(query):
                 raise DemoError("The query ended before it had read everything.")
             if loading.done():
                 loading.result()
@@ -140,6 +158,12 @@ class _Job:
             )
             self.report.show_progress(figures)
         return figures
+
+    def _has_ended(self, query: StreamingQuery) -> bool:
+        """Wait a moment; raise the error with which the query failed, if it did."""
+        self.check_signals()
+        # Fractions of a second work, the annotation does not say so.
+        return bool(query.awaitTermination(_POLL_SECONDS))  # type: ignore[arg-type]
 
     def _lag_seconds(self, progress: ReadProgress, put: int, elapsed: float) -> float | None:
         """Return the lag now: a report is as old as the micro-batch that Spark works on."""
@@ -161,6 +185,7 @@ class _Job:
 
     def verify(self) -> bool:
         """Compare every record, and the figures that Spark computes, with the CSV."""
+        self.check_signals()
         self.report.begin("comparing")
         result = read_result(self.spark, self.directory)
         delays = compute_delays(result)
@@ -169,9 +194,3 @@ class _Job:
         wrong_carriers = compare_delays(summarize_flights(self.flights), delays)
         self.report.show_comparison(comparison, wrong_carriers)
         return comparison.is_exact and not wrong_carriers
-
-
-def _has_ended(query: StreamingQuery) -> bool:
-    """Wait a moment; raise the error with which the query failed, if it did."""
-    # Fractions of a second work, the annotation does not say so.
-    return bool(query.awaitTermination(_POLL_SECONDS))  # type: ignore[arg-type]

@@ -25,5 +25,5 @@ def test_every_flight_arrives_once_and_unchanged(
     monkeypatch.setattr(job, "open_session", lambda _: nullcontext(spark))
     shown = io.StringIO()
     report = Report(Console(file=shown, width=200))
-    assert job.run_demo(report, SystemClock(), shards=2, limit=500)
+    assert job.run_demo(report, SystemClock(), lambda: None, shards=2, limit=500)
     assert "missing 0, repeated 0, different 0, unknown 0." in shown.getvalue()
