@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self, TypeVar
 
 from kinesis_publishers.clock import Clock
@@ -34,8 +34,8 @@ async def cancellable(call: Callable[[], Awaitable[_T]]) -> _T:
     """Await ``call()``; raise ``CancelledError`` even where it swallows a request to stop.
 
     It does if its result is ready at the same moment: pyreqwest (0.15), and before Python 3.12
-    ``asyncio.wait_for``, which redis-py sends every command with. It must not have a task group,
-    which leaves a request behind when it fails, before Python 3.13.
+    ``asyncio.wait_for``, which redis-py sends every command with. It must not have an
+    ``asyncio.TaskGroup``, which leaves a request behind when it fails, before Python 3.13.
     """
     requests = _cancel_requests()
     try:
@@ -57,30 +57,66 @@ class TaskScope:
     """An ``asyncio.TaskGroup`` that raises the first failure itself, not a group of one.
 
     Leaving the scope waits for every task. When one fails the others are cancelled, and the
-    exception that was raised first is raised here; the rest are attached as notes.
+    exception that was raised first is raised here; the rest are attached as notes. A scope whose
+    owner is cancelled ends in ``CancelledError`` in any case; what fails meanwhile is a note, too.
     """
 
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._requests = 0
+        self._is_open = False
 
     async def __aenter__(self) -> Self:
+        self._requests = _cancel_requests()
         await self._group.__aenter__()
+        self._is_open = True
         return self
 
     async def __aexit__(self, *raised: Any) -> None:
         try:
+            if raised[0] is None:
+                raised = await self._end_of_tasks()
             await self._group.__aexit__(*raised)
         except BaseExceptionGroup as group:
             # Its members only: a task may have raised a group itself, which is its error.
             first, *rest = group.exceptions
+            if _cancel_requests() > self._requests:
+                # From Python 3.13 on, the group has repeated the request.
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)
+                first, rest = asyncio.CancelledError(), [first, *rest]
             for other in rest:
                 first.add_note(f"also failed: {other!r}")
             raise first from first.__cause__
+        finally:
+            self._is_open = False
+            del raised
+
+    async def _end_of_tasks(self) -> Any:
+        """Wait for every task, and return with which exception the wait has ended, if any.
+
+        It is not the group that waits: before Python 3.13 the request by which a failure ends that
+        wait would stay behind, and look like one from outside.
+        """
+        try:
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+        except asyncio.CancelledError as error:
+            return type(error), error, error.__traceback__
+        return None, None, None
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
-        """Run ``work`` as a task of this scope."""
-        task = self._group.create_task(work, name=name)
+        """Run ``work`` as a task of this scope; if that is being cancelled, so is the task."""
+        try:
+            task = self._group.create_task(work, name=name)
+        except RuntimeError:
+            # Before Python 3.13 the group leaves it open.
+            work.close()
+            if not self._is_open:
+                raise
+            task = asyncio.create_task(_do_nothing(), name=name)
+            task.cancel()
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -89,6 +125,10 @@ class TaskScope:
         """Ask every task of the scope to stop; leaving the scope waits until they have."""
         for task in tuple(self._tasks):
             task.cancel()
+
+
+async def _do_nothing() -> None:
+    pass
 
 
 async def wait_for_event(event: asyncio.Event, *, timeout_seconds: float, clock: Clock) -> bool:

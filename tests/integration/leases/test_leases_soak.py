@@ -122,17 +122,18 @@ class Chaos:
     def assert_repeats_have_reasons(self) -> None:
         """Check that one of the two that processed the same was disturbed.
 
-        The first one before it had stored that, or the second one since it was handed the record:
-        what was handed out before a pause is begun after it all the same.
+        The first one before it had stored that, or in the failover time before, in which it would
+        have renewed its lease; or the second one since it was handed the record: what was handed
+        out before a pause is begun after it all the same.
         """
         workers = {one.name: one for one in self.team.workers}
         for before, *after in self.team.repeated():
             for then in after:
                 was_out = any(
                     workers[one.worker].was_out_between(
-                        workers[one.worker].handed_out_after(one), then.at
+                        workers[one.worker].handed_out_after(one) - earlier, then.at
                     )
-                    for one in (before, then)
+                    for one, earlier in ((before, _FAILOVER_SECONDS), (then, 0.0))
                 )
                 assert was_out or self._was_away(before.at, then.at), self._history(before, then)
                 before = then

@@ -126,6 +126,87 @@ async def test_cancelling_the_owner_of_a_scope_cancels_its_tasks():
     assert cancelled == ["cancelled"]
 
 
+async def test_a_failure_leaves_no_request_to_stop_behind():
+    for work in (fail(LookupError()), fail(LookupError())):
+        with pytest.raises(LookupError):
+            async with TaskScope() as scope:
+                scope.spawn(work, name="a")
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+@pytest.mark.parametrize("is_body", [False, True])
+async def test_a_scope_that_is_cancelled_ends_so_although_a_task_fails(is_body: bool):
+    started, caught = asyncio.Event(), []
+
+    async def fail_on_cancel() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("first") from LookupError()
+
+    async def own() -> None:
+        try:
+            async with TaskScope() as outer:
+                outer.spawn(wait_for_ever([]), name="a")
+                async with TaskScope() as scope:
+                    scope.spawn(fail_on_cancel(), name="b")
+                    if is_body:
+                        await asyncio.Event().wait()
+        except BaseException as error:
+            # What cleans up may wait.
+            await asyncio.sleep(0)
+            caught.append(error)
+            raise
+
+    owner = asyncio.create_task(own())
+    await started.wait()
+    owner.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await owner
+    assert owner.cancelled()
+    (error,) = caught
+    assert error.__notes__ == ["also failed: OSError('first')"]
+
+
+async def test_what_is_started_in_a_scope_that_is_being_cancelled_does_not_run():
+    ran, late = [], []
+    scope = TaskScope()
+
+    async def run() -> None:
+        ran.append(1)
+
+    async def start_another() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            late.append(scope.spawn(run(), name="late"))
+
+    async def own() -> None:
+        async with scope:
+            scope.spawn(start_another(), name="a")
+
+    owner = asyncio.create_task(own())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    owner.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await owner
+    assert [one.cancelled() for one in late] == [True]
+    assert ran == []
+
+
+async def test_nothing_is_started_in_a_scope_that_has_been_left():
+    async with TaskScope() as scope:
+        pass
+    work = set_soon(asyncio.Event())
+    with pytest.raises(RuntimeError, match="finished"):
+        scope.spawn(work, name="a")
+    work.close()
+
+
 async def test_cancelling_a_scope_ends_it_without_an_error():
     cancelled: list[str] = []
     async with TaskScope() as scope:

@@ -160,7 +160,7 @@ class ModelWorker:
         )
 
     @classmethod
-    def named(cls, world: World, name: str, ahead_seconds: float) -> ModelWorker:
+    def named(cls, world: World, name: str, ahead_seconds: int) -> ModelWorker:
         clock = WorkerClock(world, ahead_seconds)
         return cls(world, name, clock, FaultyStore(world, clock))
 

@@ -35,7 +35,10 @@ _MOST_WORKERS = 5
 _MOST_SHARDS = 12
 INDEX = st.integers(0, 1000)
 # Around what matters: between looks, renewals, the end of a lease, that of a hand-over.
-SECONDS = st.sampled_from([0.1, 1.0, 3.0, FAILOVER - 0.1, FAILOVER, FAILOVER + 1, HANDOVER + 1])
+_LITTLE = 0.125
+SECONDS = st.sampled_from(
+    [_LITTLE, 1.0, 3.0, FAILOVER - _LITTLE, FAILOVER, FAILOVER + 1, HANDOVER + 1]
+)
 _EVENTS = st.tuples(st.sampled_from(["look", "wait", "late"]), INDEX, SECONDS)
 # At each point of a call.
 ELSEWHERE = st.lists(st.lists(_EVENTS, max_size=2), max_size=4)
@@ -69,22 +72,22 @@ class LeaseMachine(RuleBasedStateMachine):
         for _ in range(shards):
             self.world.add_shard()
         for number in range(workers):
-            self.join(1000.0 * number)
+            self.join(1000 * number)
         self.put_records(0, 3)
         self.work(1, is_slow=False, checkpoints=False)
 
     # The workers.
 
     @precondition(lambda self: len(self.world.workers) < _MOST_WORKERS)
-    @rule(ahead_seconds=st.floats(0, 1e6))
-    def join(self, ahead_seconds: float) -> None:
+    @rule(ahead_seconds=st.integers(0, 1_000_000))
+    def join(self, ahead_seconds: int) -> None:
         self.names += 1
         self.world.workers.append(ModelWorker.named(self.world, f"w{self.names}", ahead_seconds))
         self.run(self.world.workers[-1].look())
 
     @precondition(lambda self: self.world.workers)
-    @rule(index=INDEX, ahead_seconds=st.floats(0, 1e6))
-    def restart_under_the_same_name(self, index: int, ahead_seconds: float) -> None:
+    @rule(index=INDEX, ahead_seconds=st.integers(0, 1_000_000))
+    def restart_under_the_same_name(self, index: int, ahead_seconds: int) -> None:
         name = self.worker(index).name
         self.kill(index)
         self.world.workers.append(ModelWorker.named(self.world, name, ahead_seconds))
@@ -298,7 +301,7 @@ async def world_of(shards: int) -> AsyncIterator[tuple[World, list[ModelWorker]]
         world.add_shard()
     for shard in world.shards.values():
         shard.records = 3
-    world.workers += [ModelWorker.named(world, name, 0.0) for name in ("w1", "w2")]
+    world.workers += [ModelWorker.named(world, name, 0) for name in ("w1", "w2")]
     try:
         yield world, [*world.workers]
     finally:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FailingFetcher:
-    """Fails when it has read for a second."""
+    """Fails when it has read for a second, or is stopped."""
 
     checkpointer = None
     assigner = ShardAssigner()
@@ -27,8 +27,10 @@ class FailingFetcher:
         self._clock = clock
 
     async def run(self) -> None:
-        await self._clock.sleep(1)
-        raise DataLossError("records are missing") from KeyError("the reason")
+        try:
+            await self._clock.sleep(1)
+        finally:
+            raise DataLossError("records are missing") from KeyError("the reason")
 
 
 class Opening:
@@ -68,6 +70,17 @@ async def test_a_failure_that_is_raised_at_the_end_keeps_its_cause() -> None:
         async with DeliveryFeed(opening, clock):
             await clock.advance(1)
     assert isinstance(raised.value.__cause__, KeyError)
+
+
+async def test_a_fetcher_that_fails_while_it_is_stopped_does_not_keep_the_feed_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    opening = Opening(clock)
+    opening.is_allowed.set()
+    async with DeliveryFeed(opening, clock):
+        await clock.settle()
+    assert caplog.messages == ["also failed: DataLossError('records are missing')"]
 
 
 async def test_a_reader_whose_task_was_cancelled_from_outside_does_not_wait_for_ever() -> None:
