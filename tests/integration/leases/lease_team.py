@@ -65,6 +65,7 @@ class Worker:
     """One process; a name that is started again is another one.
 
     Attributes:
+        longest_gap: the time between two looks at the leases in which all of them are renewed.
         was_killed_at: when it was sent a SIGKILL.
         pauses: when it was stopped, and when it went on.
     """
@@ -72,6 +73,7 @@ class Worker:
     name: str
     process: subprocess.Popen[bytes]
     path: Path
+    longest_gap: float
     was_killed_at: float | None = None
     pauses: list[tuple[float, float]] = field(factory=list)
     is_expected_to_end: bool = False
@@ -150,10 +152,14 @@ class Worker:
         return since
 
     def was_out_between(self, first: float, last: float) -> bool:
-        """Say whether it was killed or stood still at some time."""
+        """Say whether it was killed or stood still at some time, or waited long for a processor."""
         # What it was seen to do after that, it has done before the signal came.
         was_killed = self.was_killed_at is not None and self.was_killed_at <= last
-        return was_killed or any(begin <= last and end >= first for begin, end in self.pauses)
+        looks = itertools.pairwise(one.at for one in self._entries if one.what == "look")
+        gaps = [(begin, end) for begin, end in looks if end - begin > self.longest_gap]
+        return was_killed or any(
+            begin <= last and end >= first for begin, end in (*self.pauses, *gaps)
+        )
 
 
 @frozen
@@ -241,7 +247,8 @@ class Team:
             process = subprocess.Popen(
                 [sys.executable, str(_PROGRAM), *arguments], stdin=subprocess.PIPE, stderr=log
             )
-        worker = Worker(name, process, path)
+        failover_seconds = int(self.properties["kinesis.lease.failovermillis"]) / 1000
+        worker = Worker(name, process, path, failover_seconds / 2)
         self.workers.append(worker)
         return worker
 

@@ -23,6 +23,7 @@ from kinesis_publishers import KinesisDataFetcher, Record, read, scan
 from kinesis_publishers.events import (
     LeaseLost,
     LeaseReleased,
+    LeasesCounted,
     LeaseTaken,
     ShardStarted,
     ShardStopped,
@@ -48,7 +49,9 @@ class WorkerLog:
         os.write(self.descriptor, line.encode())
 
     def take_event(self, event: Event) -> None:
-        if isinstance(event, _TOLD_EVENTS):
+        if isinstance(event, LeasesCounted):
+            self.note("look", "-")
+        elif isinstance(event, _TOLD_EVENTS):
             self.note(type(event).__name__, event.shard.shard_id)
 
     def take(self, record: Record) -> tuple[str, float]:

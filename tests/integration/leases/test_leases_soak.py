@@ -148,7 +148,7 @@ class Chaos:
             lines += [
                 (one.at, f"{one.worker} {one.what} {one.detail}")
                 for one in worker.entries
-                if one.shard_id == before.shard_id
+                if one.shard_id in {before.shard_id, "-"}
             ]
         told = "\n".join(f"{at:.6f} {what}" for at, what in sorted(lines) if first <= at <= last)
         return f"{before} and {then} again:\n{told}"
