@@ -154,7 +154,7 @@ class DeliveryFeed(DeliverySink):
                     self._note()
                     await self._write_rest(error)
                     for problem in getattr(error, "__notes__", ()):
-                        _LOGGER.warning("%s", problem)
+                        _LOGGER.warning("While reading was stopped: %s", problem)
                     raise
         except Exception as failure:  # noqa: BLE001 - raised by the next call of next(), or at the end
             self._fail(failure)

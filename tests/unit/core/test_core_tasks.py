@@ -36,6 +36,15 @@ async def run_together(*works: Coroutine[Any, Any, None]) -> None:
         await asyncio.Event().wait()
 
 
+async def cancel_once_started(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.create_task(work)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def set_soon(event: asyncio.Event) -> None:
     event.set()
 
@@ -117,12 +126,7 @@ async def test_cancelling_the_owner_of_a_scope_cancels_its_tasks():
         async with TaskScope() as scope:
             scope.spawn(wait_for_ever(cancelled), name="a")
 
-    owner = asyncio.create_task(own())
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    owner.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await owner
+    await cancel_once_started(own())
     assert cancelled == ["cancelled"]
 
 
@@ -188,12 +192,7 @@ async def test_what_is_started_in_a_scope_that_is_being_cancelled_does_not_run()
         async with scope:
             scope.spawn(start_another(), name="a")
 
-    owner = asyncio.create_task(own())
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    owner.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await owner
+    await cancel_once_started(own())
     assert [one.cancelled() for one in late] == [True]
     assert ran == []
 

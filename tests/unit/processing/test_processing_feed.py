@@ -80,7 +80,10 @@ async def test_a_fetcher_that_fails_while_it_is_stopped_does_not_keep_the_feed_o
     opening.is_allowed.set()
     async with DeliveryFeed(opening, clock):
         await clock.settle()
-    assert caplog.messages == ["also failed: DataLossError('records are missing')"]
+    (message,) = caplog.messages
+    assert message == (
+        "While reading was stopped: also failed: DataLossError('records are missing')"
+    )
 
 
 async def test_a_reader_whose_task_was_cancelled_from_outside_does_not_wait_for_ever() -> None:
