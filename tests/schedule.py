@@ -2,7 +2,7 @@
 
 The longest come first, so that no processor waits for the last one. ``durations.json`` has the
 seconds of the tests that take one second or more: ``.ci/run --store-durations`` writes it anew, and
-``tox -e soak -- --store-durations`` adds those of the tests that only soak has.
+``tox -e soak -- --store-durations`` those of the tests that only soak has.
 """
 
 from __future__ import annotations
@@ -138,22 +138,21 @@ class _Seconds:
         self._of = defaultdict[str, float](float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._of[_name_of(report)] += report.duration
+        # What other sizes have, too, takes longer in soak: it tries more examples.
+        if "soak" in report.keywords or settings.get_current_profile_name() != "soak":
+            self._of[_name_of(report)] += report.duration
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if session.config.option.store_durations and not hasattr(session.config, "workerinput"):
             stored = json.loads(_DURATIONS.read_text())
             took = {name: round(one, 1) for name, one in self._of.items() if one >= 1}
-            if settings.get_current_profile_name() == "soak":
-                stored = took | stored  # With the usual number of examples, if it has any.
-            else:
-                stored = took | {name: stored[name] for name in stored.keys() - self._of.keys()}
+            stored = took | {name: stored[name] for name in stored.keys() - self._of.keys()}
             lines = json.dumps(dict(sorted(stored.items())), indent=0)
             _DURATIONS.write_text(lines + "\n")
 
 
 class _FailuresAtOnce:
-    """Shows what soak has found when it has: it may be an hour until the end."""
+    """Shows what soak has found when it has: it may be long until the end."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._writer = config.get_terminal_writer()

@@ -26,6 +26,7 @@ _MARKERS = """
 markers =
     xdist_group
     spark
+    soak
     chance
 """
 
@@ -104,6 +105,45 @@ def test_soak_prints_what_repeats_a_failure_with_what_was_left_to_chance(
         return first
 
     assert failure(7) == failure(7) != failure(8)
+
+
+_STORING = """
+from pathlib import Path
+import pytest
+from tests import schedule
+schedule._DURATIONS = Path(__file__).with_name("durations.json")
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    report = yield
+    report.duration = 2 / 3
+    return report
+"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "stored"),
+    [
+        ("default", {"test_it.py::test_it[plain]": 2.0, "test_it.py::test_it[soak]": 2.0}),
+        ("soak", {"test_it.py::test_it[soak]": 2.0}),
+    ],
+)
+def test_soak_stores_how_long_the_tests_took_that_only_soak_has(
+    pytester: pytest.Pytester, profile: str, stored: dict[str, float]
+) -> None:
+    pytester.makeconftest(_CONFTEST + _STORING)
+    pytester.makepyfile(
+        test_it="import pytest\n"
+        "only_soak = pytest.param('soak', marks=pytest.mark.soak)\n"
+        "@pytest.mark.parametrize('what', ['plain', only_soak])\n"
+        "def test_it(what):\n"
+        "    pass\n"
+    )
+    durations = pytester.path / "durations.json"
+    others = {"test_other.py::test_it": 1.5}
+    durations.write_text(json.dumps(others | {"test_it.py::test_it[soak]": 140.0}))
+
+    pytester.runpytest_subprocess("--hypothesis-profile", profile, "--store-durations", "-n", "1")
+    assert json.loads(durations.read_text()) == others | stored
 
 
 @pytest.mark.parametrize("profile", ["default", "soak"])
