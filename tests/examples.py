@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import pytest
 from hypothesis import settings
 
 #: ``ci``, ``long`` or ``soak``; ``tests/conftest.py`` has them.
@@ -17,3 +18,8 @@ def examples(usual: int, *, deep: bool = False) -> int:
     ``tox -e long`` already, and a hundred times in ``tox -e soak``.
     """
     return usual * {"long": 10, "soak": 100 if deep else 10}.get(PROFILE, 1)
+
+
+def parts(count: int) -> list[object]:
+    """Return the numbers of so many parts of a search, of which ``tox -e long`` has four."""
+    return [pytest.param(one, marks=[pytest.mark.soak] * (one > 3)) for one in range(count)]

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
 from kinesis_publishers_spark.chunks import BatchLimit
-from tests.examples import PROFILE
+from tests.examples import PROFILE, parts
 from tests.integration.planner.planner_harness import STREAM, Batch, Query, planner
 from tests.integration.planner.stream_ledger import StreamLedger
 
@@ -135,7 +135,7 @@ _PARTS, _EXAMPLES = {"long": (4, 25), "soak": (10, 100)}.get(PROFILE, (1, 10))
 @pytest.mark.hypothesis
 @pytest.mark.deep
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("_", range(_PARTS))
+@pytest.mark.parametrize("_", parts(_PARTS))
 def test_each_micro_batch_has_what_lies_between_its_offsets(_: int, chance: Random) -> None:
     run_state_machine_as_test(
         seed(chance.getrandbits(64))(PlannedQuery),

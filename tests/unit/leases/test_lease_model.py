@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.examples import PROFILE
+from tests.examples import PROFILE, parts
 from tests.unit.leases.lease_model import ModelWorker
 from tests.unit.leases.lease_support import FAILOVER, HANDOVER
 from tests.unit.leases.lease_world import Fault, World, place
@@ -291,7 +291,7 @@ _PARTS, _EXAMPLES = {"long": (4, 250), "soak": (20, 1000)}.get(PROFILE, (1, 100)
 @pytest.mark.deep
 # Once it has failed, it takes some minutes to find the shortest way there.
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("_", range(_PARTS))
+@pytest.mark.parametrize("_", parts(_PARTS))
 def test_every_record_is_processed_by_who_has_the_lease(_: int, chance: Random) -> None:
     run_state_machine_as_test(
         seed(chance.getrandbits(64))(LeaseMachine),
