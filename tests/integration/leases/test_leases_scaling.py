@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.leases.lease_team import Producer, SharedStore, Team, by_shard
+from tests.integration.leases.lease_team import Producer, SharedStore, Team, Worker, by_shard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,10 +66,17 @@ def test_a_killed_worker_is_replaced_after_the_failover_time_and_repeats_what_it
     is_slow = store.properties["kinesis.checkpoint.store"] == "dynamodb"
     failover_seconds = 9.0 if is_slow else 3.0
     team = new_team(6, failover_seconds, checkpoint_intervalmillis="500")
+
+    def has_stored(worker: Worker) -> bool:
+        rows = team.rows()
+        held = (rows[shard_id].checkpoint.progress for shard_id in team.held_by(worker))
+        return all(progress.processed is not None for progress in held)
+
     first, second, third = team.start("first", "second", "third")
     with Producer(team):
         team.wait_until_balanced(first, second, third)
         team.wait_until(lambda: second.count("record") > 100, "records of the second worker")
+        team.wait_until(lambda: has_stored(second), "checkpoints of the second worker")
         killed_at = second.kill()
         rows, orphans = team.rows(), team.held_by(second)
         assert len(orphans) == 2
