@@ -228,6 +228,11 @@ class Team:
         self.stop()
         self.assert_history()
 
+    def pause(self, worker: Worker) -> None:
+        """Let a worker stand still, but not with the lock of sqlite: then all others would, too."""
+        with self.store.unlocked():
+            worker.pause()
+
     def failed(self) -> list[Worker]:
         """Return the workers that have ended by themselves."""
         return [

@@ -26,7 +26,7 @@ def test_a_paused_worker_delivers_nothing_of_what_others_took_and_says_what_it_h
     with Producer(team):
         team.wait_until_balanced(first, second)
         team.wait_until(lambda: min(first.count("record"), second.count("record")) > 50, "records")
-        first.pause()
+        team.pause(first)
         lost = team.held_by(first)
         team.wait_until(lambda: len(team.held_by(second)) == 4, "takeover")
         taken_at = time.monotonic()

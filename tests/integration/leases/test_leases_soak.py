@@ -72,9 +72,7 @@ class Chaos:
     def pause(self) -> None:
         if len(self.running) > 2:
             worker = self._take()
-            # Else it could be an outage of the store, which is one of the other things to do.
-            with self.team.store.unlocked():
-                worker.pause()
+            self.team.pause(worker)
             seconds = self.random.uniform(0.1, 3) * _FAILOVER_SECONDS
             self.paused.append((worker, time.monotonic() + seconds))
 
