@@ -51,7 +51,6 @@ class Server(ABC):
 
     def __init__(self, *options: str) -> None:
         self.options = options
-        self.port = free_port()
         # Not pytest's: no other user may enter that.
         self.directory = Path(tempfile.mkdtemp(prefix=f"{type(self).__name__}-"))
         self._process: psutil.Popen | None = None
@@ -61,6 +60,8 @@ class Server(ABC):
             if os.geteuid() == 0:
                 shutil.chown(self.directory, _UNPRIVILEGED)
             self._initialise()
+            # Only now: that took seconds, in which another process could have taken the port.
+            self.port = free_port()
             self.start()
         except BaseException:
             self.__exit__()

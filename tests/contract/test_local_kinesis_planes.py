@@ -349,7 +349,7 @@ async def test_shards_are_listed_page_by_page_and_since_an_instant(service: Serv
     assert listed[0].ending_sequence_number is not None
     assert listed[1].parent_shard_id == listed[0].shard_id
     await service.let_pass(60)
-    since = created_at + timedelta(seconds=30)
+    since = created_at + timedelta(seconds=10)
     assert await plane.list_shards(arn_in(service), since=since) == tuple(
         one for one in listed if one.ending_sequence_number is None
     )
@@ -371,7 +371,7 @@ async def test_without_a_stream_nothing_is_found(service: Service) -> None:
 
 
 async def test_a_consumer_is_registered_described_listed_and_removed(service: Service) -> None:
-    plane, arn = control_plane(service, changes_take=1), arn_in(service)
+    plane, arn = control_plane(service, changes_take=10), arn_in(service)
     absent = await error_of(plane.describe_stream_consumer(arn, CONSUMER))
     assert (type(absent), absent.code) == (ConsumerNotFoundError, "ResourceNotFoundException")
     created = await plane.register_stream_consumer(arn, CONSUMER)
@@ -379,14 +379,14 @@ async def test_a_consumer_is_registered_described_listed_and_removed(service: Se
     assert created.arn.startswith(f"{arn}/consumer/{CONSUMER}:")
     again = await error_of(plane.register_stream_consumer(arn, CONSUMER))
     assert (type(again), again.code) == (ResourceInUseError, "ResourceInUseException")
-    await service.let_pass()
+    await service.let_pass(10)
     found = await plane.describe_stream_consumer(arn, CONSUMER)
     assert found == evolve(created, status="ACTIVE")
     assert await plane.list_stream_consumers(arn) == (found,)
     await plane.deregister_stream_consumer(found.arn)
     leaving = await plane.describe_stream_consumer(arn, CONSUMER)
     assert leaving.status == "DELETING"
-    await service.let_pass()
+    await service.let_pass(10)
     gone = await error_of(plane.describe_stream_consumer(arn, CONSUMER))
     assert type(gone) is ConsumerNotFoundError
     missing = await error_of(plane.deregister_stream_consumer(found.arn))

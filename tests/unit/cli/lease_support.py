@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from threading import Event, Thread, current_thread, main_thread
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +12,7 @@ from attrs import evolve
 
 from kinesis_publishers import KinesisDataFetcher, Properties, SequenceNumber, StartingPosition
 from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
+from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.model import Checkpoint, CheckpointWrite, Lease, ShardKey, ShardProgress
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from tests.unit.cli.cli_support import ORDERS, RunCommand
@@ -119,20 +120,14 @@ class Application:
 
     @contextmanager
     def worker(self, number: int) -> Iterator[None]:
-        """Renew the lease of a shard, as a worker does, much more often than it ends."""
-        stopped = Event()
+        """Renew the lease of a shard, as a worker does, whenever a command waits for that."""
 
-        def renew() -> None:
-            while not stopped.wait(_FAILOVER_SECONDS / 10):
-                self.save(self.row(number))
+        async def renew(_: SystemClock, seconds: float) -> None:
+            await asyncio.to_thread(lambda: self.save(self.row(number)))
 
-        thread = Thread(target=renew)
-        thread.start()
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SystemClock, "sleep", renew)
             yield
-        finally:
-            stopped.set()
-            thread.join()
 
     def read(self, expected: int) -> list[bytes]:
         """Read on as the application until ``expected`` records have come; return their data."""

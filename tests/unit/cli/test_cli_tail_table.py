@@ -285,12 +285,13 @@ async def test_the_table_that_stays_says_how_far_each_shard_was_read_or_that_it_
 
 
 class FinishOne(TailSession):
-    """Finishes the first shard, and stops when the table has shown that."""
+    """Finishes the first shard when both have answered; stops when the table has shown that."""
 
     def __init__(self, terminal: Terminal) -> None:
         super().__init__(terminal.table)
         self._terminal = terminal
         self._reader: KinesisDataFetcher | None = None
+        self._answered: set[str] = set()
 
     def begin(self, fetcher: KinesisDataFetcher) -> None:
         super().begin(fetcher)
@@ -299,7 +300,8 @@ class FinishOne(TailSession):
     def observe(self, status: ShardStatus) -> None:
         super().observe(status)
         assert self._reader is not None
-        if status.shard.shard_id == "shardId-000000000000":
+        self._answered.add(status.shard.shard_id)
+        if status.shard.shard_id == "shardId-000000000000" and len(self._answered) == 2:
             self._reader.finish_shard(status.shard.key)
         if any("stopped" in frame for frame in self._terminal.frames()):
             self.stop()

@@ -139,7 +139,7 @@ def test_a_signal_says_what_was_read_and_nothing_else(
     picture, _, below = after.rpartition("\x1b[?25h")
     assert "quit" not in picture.rpartition("Shard")[2]
     assert re.fullmatch(
-        r"\s*Read 1 record \(8 B\) of 2 shards in [\d.]+ s\.\r\n"
+        r"\s*Read 1 record \(8 B\) of [12] shards? in [\d.]+ s\.\r\n"
         r"On average .* records/s and .*/s; largest lag .*\.\r\nEnded at the tip.*\s*",
         below,
     )
