@@ -41,7 +41,11 @@ def wins_of_all(properties: dict[str, str], rounds: int) -> int:
         for writer in writers:
             assert writer.stdout is not None
             assert writer.stdout.readline() == "ready\n"
-        return sum(int(writer.communicate("go\n")[0]) for writer in writers)
+        for writer in writers:
+            assert writer.stdin is not None
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
+        return sum(int(writer.communicate()[0]) for writer in writers)
 
 
 def assert_each_win_is_one_step(properties: dict[str, str], rounds: int) -> None:

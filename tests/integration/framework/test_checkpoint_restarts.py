@@ -163,7 +163,9 @@ def let_the_last_start_be_long_ago(properties: dict[str, str]) -> None:
 def lines_until_killed(
     properties: dict[str, str], kill_after: int, seen: set[int]
 ) -> list[tuple[str, str, str]]:
-    """Start a reader, kill it after so many lines or the last number, return what it processed."""
+    """Start a reader and kill it after so many lines, or the last number, and a checkpoint of each
+    shard; return what it processed.
+    """
     lines: list[str] = []
     numbers = set(seen)
     with subprocess.Popen(
@@ -173,6 +175,8 @@ def lines_until_killed(
         while len(lines) < kill_after and len(numbers) < _TOTAL:
             lines.append(process.stdout.readline())
             numbers.add(int(lines[-1].split()[2]))
+        while not all(one.processed for one in asyncio.run(stored(properties)).values()):
+            assert process.poll() is None
         process.kill()
         # What it had said by then counts; a line that was cut off was not processed.
         lines += [line for line in process.stdout if line.endswith("\n")]

@@ -100,7 +100,7 @@ async def test_a_connection_is_given_back_while_the_application_works_on_one_del
         await until(lambda: server.open_subscriptions(STREAM) == 0, task)
         assert reader.count == 0
         reader.unblock()
-        await until(lambda: reader.count == 20, task)
+        await until(lambda: reader.count >= 20, task)
 
 
 async def test_shards_whose_end_contradicts_itself_are_read_to_the_end_all_the_same(

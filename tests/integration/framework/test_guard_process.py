@@ -198,6 +198,7 @@ def test_an_interrupt_leaves_the_guard_alone_and_a_termination_makes_it_hurry(
 ) -> None:
     (reader,) = start_readers(1, linger_seconds=2 * _DEADLINE_SECONDS)
     reader.guard.send_signal(signal.SIGINT)
+    eventually(lambda: catches(reader.guard, signal.SIGTERM), "a guard that can be told to hurry")
     reader.guard.terminate()
     with pytest.raises(psutil.TimeoutExpired):
         reader.guard.wait(0.2)
