@@ -249,7 +249,9 @@ class MicroBatches:
             if batch is None:
                 return start
             self._batch, self._reached = batch, batch.end
-            self._waits_until = self._query.clock.monotonic() + self._max_delay_seconds
+            # Without records it only says how far idle shards are read.
+            if batch.records != 0:
+                self._waits_until = self._query.clock.monotonic() + self._max_delay_seconds
         # Asked again for a micro-batch that has been planned: it must not change.
         self._planned = start, batch.end
         return batch.end

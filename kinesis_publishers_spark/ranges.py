@@ -135,6 +135,7 @@ class RangeSession(Session):
         return MicroBatch(
             start=start,
             end=end,
+            records=None if found else 0,
             payload_bytes=payload_bytes,
             oldest=_oldest(start, found),
             partitions=partial(self._partitions, start, end, found),

@@ -29,10 +29,17 @@ def wait_until_seen(query: Query) -> None:
 
 
 def test_a_micro_batch_waits_for_more_records_and_only_the_first_does_not(
-    server: LocalKinesis, start_query: StartQuery
+    server: LocalKinesis, start_query: StartQuery, kind: str
 ) -> None:
-    put(server, ["first"])
     query = start_query()
+    query.planner.initial_offset()
+    if kind == "prefetch":
+        eventually(lambda: len(server.calls("GetRecords")) > 2, "an answer without records")
+    # It has none either, and says how far the shards are read.
+    query.run_batch(AT_LEAST_5)
+    assert query.planner.planned is not None
+    assert query.rows == []
+    put(server, ["first"])
     query.run_until(1, AT_LEAST_5)
     put(server, ["a", "b", "c"])
     wait_until_seen(query)
