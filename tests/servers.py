@@ -10,8 +10,9 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from random import SystemRandom
 from typing import Final, Self
 
 import psutil
@@ -38,9 +39,11 @@ def _program(name: str, *places: str) -> str:
 
 
 def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as server:
-        port: int = server.getsockname()[1]
-        return port
+    """Return a port that the system gives nobody: it stays free while its server is away."""
+    while True:
+        port = SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), closing(socket.create_server(("127.0.0.1", port))):
+            return port
 
 
 class Server(ABC):

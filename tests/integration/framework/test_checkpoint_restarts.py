@@ -163,9 +163,7 @@ def let_the_last_start_be_long_ago(properties: dict[str, str]) -> None:
 def lines_until_killed(
     properties: dict[str, str], kill_after: int, seen: set[int]
 ) -> list[tuple[str, str, str]]:
-    """Start a reader and kill it after so many lines, or the last number, and a checkpoint of each
-    shard; return what it processed.
-    """
+    """Kill a reader after so many lines and a checkpoint per shard; return what it processed."""
     lines: list[str] = []
     numbers = set(seen)
     with subprocess.Popen(

@@ -16,10 +16,9 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
 )
 from kinesis_publishers.testing.local_kinesis import Fault, Limits
+from tests.integration.framework.fanout_reader import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
     from kinesis_publishers.testing.local_kinesis.faults import FaultKind
 
@@ -34,12 +33,6 @@ RESTLESS = {
     "kinesis.shard.getiterator.backoff.base": "10",
     "kinesis.shard.getiterator.backoff.max": "50",
 }
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until the server has seen what ``condition`` looks for."""
-    while not condition():  # noqa: ASYNC110 - the server has no event to wait for
-        await asyncio.sleep(0.01)
 
 
 class Reading:

@@ -21,9 +21,10 @@ from kinesis_publishers import Properties
 from kinesis_publishers.errors import ConsumerGuardError
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.testing.local_kinesis import Fault, LocalKinesis
+from tests.integration.planner.planner_harness import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 _READER = Path(__file__).with_name("guard_reader.py")
 _STREAM = "orders"
@@ -51,14 +52,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Wait until another process has made ``condition`` true."""
-    deadline, pause = time.monotonic() + _DEADLINE_SECONDS, threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, f"in vain waited for: {what}"
-        pause.wait(0.02)
 
 
 def runs(process: psutil.Process) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -21,9 +19,10 @@ from tests.integration.framework.range_reading import (
     StoredStream,
     polling_properties,
 )
+from tests.integration.planner.planner_harness import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -69,14 +68,6 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> dict[str, list[tuple[str, byte
     return rows
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until a background thread has made ``condition`` true."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.01)
-
-
 @pytest.mark.parametrize("include_metadata", [False, True])
 def test_the_rows_have_the_schema_that_spark_was_told(
     server: LocalKinesis, include_metadata: bool
@@ -114,7 +105,7 @@ def test_tiny_pages_of_many_shards_make_few_batches(server: LocalKinesis) -> Non
     batches = task(server, stream.whole()).read()
     first = next(batches)
     # Whatever has come by the time the first batch has been worked on comes at once.
-    eventually(lambda: len(server.calls("GetRecords")) >= 64)
+    eventually(lambda: len(server.calls("GetRecords")) >= 64, "pages")
     rest = list(batches)
     assert rows_of([first, *rest]) == stream.rows()
     assert 1 + len(rest) < 32
@@ -176,6 +167,6 @@ def test_a_task_that_is_ended_early_stops_reading_and_leaves_nothing_half_read(
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     assert len(cache) == 1
-    eventually(lambda: len(server.calls("GetShardIterator")) == 2)
+    eventually(lambda: len(server.calls("GetShardIterator")) == 2, "both shards")
     assert rows_of(partition.read()) == stream.rows()
     assert len(server.calls("GetShardIterator")) == 4

@@ -20,6 +20,7 @@ from kinesis_publishers.errors import (
     InternalServiceError,
     StreamNotFoundError,
 )
+from tests.integration.framework.fanout_reader import until
 from tests.integration.framework.transport_harness import (
     ARN,
     CARRIERS,
@@ -35,7 +36,7 @@ from tests.integration.framework.transport_harness import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable
     from pathlib import Path
 
     import trustme
@@ -74,12 +75,6 @@ async def hold_open(exchange: Exchange) -> None:
     await exchange.answer()
     await exchange.send(INITIAL)
     await exchange.wait_closed()
-
-
-async def until(fact: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while not fact():  # noqa: ASYNC110 - the facts are those of several kinds of object
-            await asyncio.sleep(0.005)
 
 
 async def take(subscription: ShardSubscription) -> str:

@@ -96,7 +96,7 @@ def test_a_stolen_lease_is_lost_at_its_next_renewal(kcl: KclApplication) -> None
     kcl.wait_until(lambda: len(worker.records) == 10)
     kcl.update(0, leaseOwner="thief")
     add_to_counter(kcl, 0)
-    kcl.wait_until(lambda: bool(worker.of("leaseLost")), FAILOVER_MILLIS / 1000)
+    kcl.wait_until(lambda: bool(worker.of("leaseLost")))
     assert not worker.of("shutdownRequested")
 
 
@@ -107,7 +107,7 @@ def test_it_hands_over_when_asked_in_the_mode_of_2x(kcl: KclApplication) -> None
     kcl.wait_until(lambda: len(worker.records) == 10)
     before = int(kcl.row(0)["leaseCounter"]["N"])
     kcl.update(0, leaseOwner="thief", checkpointOwner="one")
-    kcl.wait_until(lambda: bool(worker.of("leaseLost")), 5)
+    kcl.wait_until(lambda: bool(worker.of("leaseLost")))
     assert worker.of("shutdownRequested")
     row = kcl.row(0)
     assert row["checkpoint"] == {"S": worker.records[-1].sequence}
@@ -141,7 +141,7 @@ def test_the_leader_of_3x_gives_leases_to_a_worker_that_tells_of_itself(
         given[:] = [row for row in rows.values() if row.get("leaseOwner") == {"S": "other"}]
         return bool(given) and "checkpointOwner" not in given[0]
 
-    kcl.wait_for_rows(other_has_one, 30)
+    kcl.wait_for_rows(other_has_one, 90)
     (requested,) = worker.of("shutdownRequested")
     assert [row["leaseKey"] for row in given] == [{"S": requested.shard}]
     of_shard = [record.sequence for record in worker.records if record.shard == requested.shard]

@@ -70,6 +70,7 @@ def test_a_loop_that_blocks_the_event_loop_loses_its_shard_and_notices_before_th
     team = new_team(2, _FAILOVER_SECONDS)
     first, second = team.start("first", "second")
     team.wait_until_balanced(first, second)
+    team.wait_until(lambda: len(team.held_by(first)) == 1, "release")
     (blocked,) = team.held_by(first)
     key = keys_of(2)[int(blocked[-1])]
     before_block = time.monotonic()
@@ -102,7 +103,7 @@ def test_a_shard_that_is_not_handed_over_in_time_is_taken_and_its_loss_is_told(
     team.wait_until(lambda: len(team.held_by(first)) == 2, "leases of the first worker")
     what = "block" if how == "scan" else "wait"
     for key in keys_of(2):
-        team.put(f"0 {what} first {6 * _FAILOVER_SECONDS}", *map(str, range(10)), key=key)
+        team.put(f"0 {what} first {12 * _FAILOVER_SECONDS}", *map(str, range(10)), key=key)
     team.wait_until(lambda: len({one.shard_id for one in team.entries("record")}) == 2, "both")
     (second,) = team.start("second", how=how)
     team.wait_until(lambda: team.held_by(second), "taken shard")

@@ -48,15 +48,19 @@ class Screen:
 
     def spark(self, *command: str, status: int = 0) -> str:
         """Return standard output and standard error of a program in Python that starts Spark."""
-        ended = subprocess.run(
-            [sys.executable, *command],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=300,
-            env=self.environ,
-        )
+        for _ in range(3):
+            ended = subprocess.run(
+                [sys.executable, *command],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=300,
+                env=self.environ,
+            )
+            # Spark gives a worker ten seconds to start: too few on a busy machine.
+            if "Python worker failed to connect back" not in ended.stdout:
+                break
         assert ended.returncode == status, ended.stdout
         return self.without_chance(ended.stdout)
 

@@ -35,7 +35,7 @@ NO_LIMIT = BatchLimit()
 # A closed shard says that it has ended with its last records, or only with the answer after them:
 # a reader must not rely on either. For tests in which a shard ends.
 BOTH_ENDS = pytest.mark.parametrize("late_end", [False, True], ids=["end with records", "late end"])
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 60.0
 _POLL_SECONDS = 0.01
 _READER = TaskReader(b"")
 
@@ -54,7 +54,7 @@ class ShiftedClock(SystemClock):
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Wait until a background thread has made ``condition`` true."""
+    """Wait until a thread or a process has made ``condition`` true."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     pause = threading.Event()
     while not condition():

@@ -53,8 +53,9 @@ def wait_for_rest(server: LocalKinesis) -> None:
     counts = [0]
 
     def is_resting() -> bool:
-        counts.append(len(server.calls("GetRecords")))
-        return len(counts) > 50 and counts[-50] == counts[-1]
+        counts.append(len(calls := server.calls("GetRecords")))
+        has_begun = len(counts) > 50 and len({call.shard_id for call in calls}) == 2
+        return has_begun and counts[-50] == counts[-1]
 
     eventually(is_resting, "no further poll")
 

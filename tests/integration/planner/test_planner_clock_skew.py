@@ -87,7 +87,7 @@ async def test_a_batch_has_what_came_more_than_a_second_before_it_was_loaded(
     with server_ahead(seconds) as server:
         put(server, PAYLOADS)
         properties = Properties.parse(options(server))
-        loaded_at = SystemClock().now() + timedelta(seconds=1.1)
+        loaded_at = SystemClock().now() + timedelta(seconds=1.5)
         bounds = BatchBounds.from_properties(properties, loaded_at=loaded_at)
         planned = await plan_batch(properties, bounds, Narrowing())
         lasts = {shard: of[-1].sequence_number for shard, of in server.records(STREAM).items()}

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
+def page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each page be a delivery of its own, however long the one before takes."""
+    monkeypatch.setattr("kinesis_publishers.engine.shard_consumer._ENOUGH_RECORDS", 1)
+
+
+@pytest.fixture
 def orders(tmp_path: Path) -> Iterator[Orders]:
     """A stream of two shards, and a file for the checkpoints of its readers."""
     with LocalKinesis.in_thread(Limits.off()) as server:

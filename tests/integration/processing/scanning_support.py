@@ -59,13 +59,13 @@ def fails_at(number: int, times: int = 10**9) -> Callable[[int], None]:
 
 
 def scanned_in_next_run(orders: Orders) -> list[int]:
-    """Return what the next run begins with, before a record that is put now."""
-    (mark,) = orders.put(1)
+    """Return what the next run begins with, before a record of each shard that is put now."""
+    marks = {*orders.put(1, key="key-0"), *orders.put(1, key="one shard")}
     seen: list[int] = []
 
     def process(record: Record) -> ScanResult | None:
         seen.append(int(record.data))
-        return ScanResult.STOP if seen[-1] == mark else None
+        return ScanResult.STOP if marks <= set(seen) else None
 
     scan(orders.properties(), process)
-    return seen[:-1]
+    return [number for number in seen if number not in marks]

@@ -25,6 +25,8 @@ from tests.integration.processing.scanning_support import AT_ONCE, scanned_in_ne
 if TYPE_CHECKING:
     from tests.integration.processing.processing_support import Orders
 
+pytestmark = pytest.mark.usefixtures("page_by_page")
+
 _BAD, _LAST = 2, 4
 
 

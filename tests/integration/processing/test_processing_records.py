@@ -141,6 +141,11 @@ def on_its_way(stream: RecordIterator) -> Future[Record | None]:
     return call
 
 
+def be_interrupted(stream: RecordIterator) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    next(stream)
+
+
 def test_a_wait_that_a_handler_of_the_program_interrupts_skips_no_record(orders: Orders) -> None:
     def ring(number: int, frame: object) -> None:
         raise Alarm
@@ -149,14 +154,12 @@ def test_a_wait_that_a_handler_of_the_program_interrupts_skips_no_record(orders:
     try:
         with records(orders.properties()) as stream:
             for _ in range(5):
-                signal.setitimer(signal.ITIMER_REAL, 0.05)
                 with pytest.raises(Alarm):
-                    next(stream)
+                    be_interrupted(stream)
             orders.put(20, key="one shard")
             assert first(stream, 20) == list(range(20))
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
             with pytest.raises(Alarm):
-                next(stream)
+                be_interrupted(stream)
             orders.put(5, key="one shard")
             wait([on_its_way(stream)], timeout=30)
     finally:

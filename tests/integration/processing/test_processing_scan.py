@@ -30,6 +30,7 @@ def test_stopping_inside_a_delivery_loses_and_repeats_nothing(orders: Orders) ->
     assert seen == list(range(50))
 
 
+@pytest.mark.usefixtures("page_by_page")
 def test_a_batch_is_called_for_at_once(orders: Orders) -> None:
     orders.put(30, key="one shard")
     batches: list[RecordBatch] = []
@@ -98,6 +99,7 @@ def test_a_dead_letter_at_the_end_of_a_delivery_is_recorded(orders: Orders) -> N
     assert scanned_in_next_run(orders) == []
 
 
+@pytest.mark.usefixtures("page_by_page")
 def test_a_whole_batch_is_put_aside(orders: Orders) -> None:
     orders.put(20, key="one shard")
     letters: list[int] = []

@@ -143,7 +143,9 @@ def test_the_last_of_two_queries_removes_their_consumer_although_its_reader_is_k
         first.wait_for_rows(100)
         (guard_of_first,) = guards_below(os.getpid())
         with other.run(**options) as second:
-            second.wait_until(lambda: len(guards_below(os.getpid())) == 2)
+            # When it plans, its guard has told that it keeps the consumer.
+            second.wait_until(lambda: bool(second.batches))
+            assert len(guards_below(os.getpid())) == 2
             first.stop()
             wait_until_gone([guard_of_first])
             assert consumer.is_there
