@@ -95,11 +95,10 @@ def test_executors_on_two_workers_read_with_the_package_of_the_archive(
     rows = pq.read_table(tmp_path / "output" / "records").to_pylist()
     expected = sorted((*place, b"%d" % number) for number, place in enumerate(places))
     assert sorted((r["shardId"], r["sequenceNumber"], r["data"]) for r in rows) == expected
-    logs = list(tmp_path.glob("on-*/app-*/*/stderr"))
-    assert {log.parts[-4] for log in logs if "Running task" in log.read_text()} == {
-        "on-127.0.0.1",
-        "on-localhost",
-    }
+    # The master may begin others, for those that end before it has learned that all is done.
+    found = tmp_path.glob("on-*/app-*/*/stderr")
+    logs = [log for log in found if "Running task" in log.read_text()]
+    assert {log.parts[-4] for log in logs} == {"on-127.0.0.1", "on-localhost"}
     for log in logs:
         (module,) = log.parent.glob(
             "environment/lib/python*/site-packages/kinesis_publishers_spark"
