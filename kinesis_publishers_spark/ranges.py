@@ -132,10 +132,12 @@ class RangeSession(Session):
             return None
         payload_bytes = sum(one.payload_bytes or 0 for one in found.values())
         self._at_work = payload_bytes, self._clock.monotonic()
+        # Shards that have ended without records are found, too.
+        is_empty = all(one.size is not None and one.size.records == 0 for one in found.values())
         return MicroBatch(
             start=start,
             end=end,
-            records=None if found else 0,
+            records=0 if is_empty else None,
             payload_bytes=payload_bytes,
             oldest=_oldest(start, found),
             partitions=partial(self._partitions, start, end, found),

@@ -47,6 +47,21 @@ def test_a_micro_batch_waits_for_more_records_and_only_the_first_does_not(
     assert len(query.batches[-1].rows) >= 5
 
 
+def test_the_first_records_do_not_wait_although_shards_ended_that_had_none(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    server.reshard(STREAM, 1)
+    query = start_query()
+
+    def is_at_their_end() -> bool:
+        query.run_batch(AT_LEAST_5)
+        return any(one.progress.is_ended for one in query.last.shards.values())
+
+    eventually(is_at_their_end, "the end of an empty shard")
+    put(server, ["first"])
+    query.run_until(1, AT_LEAST_5)
+
+
 def test_the_end_of_a_shard_does_not_wait(server: LocalKinesis, start_query: StartQuery) -> None:
     """Its children may have many records, which nobody can see before."""
     put(server, ["first"])
