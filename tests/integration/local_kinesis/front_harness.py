@@ -28,12 +28,6 @@ WAYS: dict[str, HttpVersion] = {
 }
 
 
-async def eventually(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while not is_true():  # noqa: ASYNC110 - facts without an announcement
-            await asyncio.sleep(0.002)
-
-
 async def settled(value: Callable[[], int]) -> int:
     """Return the value once it has stopped to change."""
     async with asyncio.timeout(DEADLINE_SECONDS):

@@ -9,11 +9,11 @@ import pytest
 from h2.errors import ErrorCodes
 
 from kinesis_publishers.testing.local_kinesis.answers import Answer, ConnectionBroken
+from tests.integration.framework.fanout_reader import until
 from tests.integration.local_kinesis.front_harness import (
     HOST,
     Body,
     Running,
-    eventually,
     running,
     settled,
 )
@@ -47,11 +47,11 @@ def open_stream(server: Running, client: Http2Client, *pieces: bytes | None) -> 
 async def test_hundreds_of_streams_share_a_connection(server: Running, client: Http2Client) -> None:
     opened = [open_stream(server, client, b"first") for _ in range(MANY)]
     for body, number in opened:
-        await eventually(lambda number=number: client.streams[number].body == b"first")
+        await until(lambda number=number: client.streams[number].body == b"first")
         body.give(PIECE)
         body.give(None)
     for _, number in opened:
-        await eventually(lambda number=number: client.streams[number].has_ended)
+        await until(lambda number=number: client.streams[number].has_ended)
         assert len(client.streams[number].body) == len(b"first") + len(PIECE)
 
 
@@ -63,13 +63,13 @@ async def test_one_call_too_many_is_refused_alone() -> None:
         # Before it knows the limit, a client may open as many streams as it likes.
         opened = [open_stream(small, client, b"first") for _ in range(3)]
         last = opened[-1][1]
-        await eventually(lambda: client.streams[last].reset_code == ErrorCodes.REFUSED_STREAM)
+        await until(lambda: client.streams[last].reset_code == ErrorCodes.REFUSED_STREAM)
         assert client.http.remote_settings.max_concurrent_streams == 2
         opened[0][0].give(None)
-        await eventually(lambda: client.streams[opened[0][1]].has_ended)
+        await until(lambda: client.streams[opened[0][1]].has_ended)
         _, another = open_stream(small, client, b"first")
         for number in (opened[1][1], another):
-            await eventually(lambda number=number: client.streams[number].body == b"first")
+            await until(lambda number=number: client.streams[number].body == b"first")
         assert client.last_error is None
 
 
@@ -80,9 +80,9 @@ async def test_a_stream_without_room_does_not_hold_up_the_others(
     client.http.increment_flow_control_window(16 * 1024 * 1024)
     stuck, number = open_stream(server, client, *[PIECE] * 10)
     window = client.http.local_settings.initial_window_size
-    await eventually(lambda: len(client.streams[number].body) == window)
+    await until(lambda: len(client.streams[number].body) == window)
     _, other = open_stream(server, client, b"other", None)
-    await eventually(lambda: client.streams[other].has_ended)
+    await until(lambda: client.streams[other].has_ended)
     assert stuck.made == 1
 
 
@@ -100,7 +100,7 @@ async def test_room_on_the_connection_goes_to_every_stream(
     client.http.increment_flow_control_window(len(PIECE) * 8)
     client.flush()
     for _, number in opened:
-        await eventually(lambda number=number: received[number].has_ended)
+        await until(lambda number=number: received[number].has_ended)
 
 
 async def test_a_reset_by_the_client_closes_that_body_alone(
@@ -108,12 +108,12 @@ async def test_a_reset_by_the_client_closes_that_body_alone(
 ) -> None:
     left, number = open_stream(server, client, b"first")
     kept, other = open_stream(server, client, b"first")
-    await eventually(lambda: client.streams[number].body == b"first")
+    await until(lambda: client.streams[number].body == b"first")
     client.http.reset_stream(number, ErrorCodes.CANCEL)
     client.flush()
-    await eventually(left.closed.is_set)
+    await until(left.closed.is_set)
     kept.give(b" second")
-    await eventually(lambda: client.streams[other].body == b"first second")
+    await until(lambda: client.streams[other].body == b"first second")
 
 
 async def test_a_reset_by_the_client_closes_a_body_that_waits_for_room(
@@ -124,7 +124,7 @@ async def test_a_reset_by_the_client_closes_a_body_that_waits_for_room(
     await settled(lambda: len(client.streams[number].body))
     client.http.reset_stream(number, ErrorCodes.CANCEL)
     client.flush()
-    await eventually(body.closed.is_set)
+    await until(body.closed.is_set)
 
 
 async def test_a_broken_connection_is_a_reset_of_its_stream(
@@ -133,10 +133,10 @@ async def test_a_broken_connection_is_a_reset_of_its_stream(
     body, number = open_stream(server, client, b"first")
     kept, other = open_stream(server, client, b"first")
     body.give(ConnectionBroken())
-    await eventually(lambda: client.streams[number].reset_code is not None)
+    await until(lambda: client.streams[number].reset_code is not None)
     assert client.streams[number].body == b"first"
     kept.give(None)
-    await eventually(lambda: client.streams[other].has_ended)
+    await until(lambda: client.streams[other].has_ended)
 
 
 async def test_a_truncated_answer_is_half_a_body_and_a_reset(
@@ -144,7 +144,7 @@ async def test_a_truncated_answer_is_half_a_body_and_a_reset(
 ) -> None:
     server.script.add_answer("/", Answer(200, b"content", delivery="truncate"))
     number = client.request("/")
-    await eventually(lambda: client.streams[number].reset_code is not None)
+    await until(lambda: client.streams[number].reset_code is not None)
     assert client.streams[number].body == b"con"
 
 
@@ -152,18 +152,18 @@ async def test_frames_are_as_large_as_the_client_allows(server: Running) -> None
     async with http2_client(
         HOST, server.port, server.ca_bundle, max_frame_bytes=len(PIECE)
     ) as client:
-        await eventually(lambda: client.has_settings)
+        await until(lambda: client.has_settings)
         client.http.increment_flow_control_window(len(PIECE))
         _, number = open_stream(server, client, PIECE[:60_000], None)
-        await eventually(lambda: client.streams[number].has_ended)
+        await until(lambda: client.streams[number].has_ended)
         assert client.streams[number].frames[0] == 60_000
 
 
 async def test_a_server_that_closes_says_so(server: Running, client: Http2Client) -> None:
     body, number = open_stream(server, client, b"first")
-    await eventually(lambda: client.streams[number].body == b"first")
+    await until(lambda: client.streams[number].body == b"first")
     await server.front.close()
-    await eventually(lambda: client.last_error == ErrorCodes.NO_ERROR)
+    await until(lambda: client.last_error == ErrorCodes.NO_ERROR)
     assert body.closed.is_set()
 
 
@@ -171,10 +171,10 @@ async def test_a_client_that_breaks_the_protocol_is_told_and_its_streams_end(
     server: Running, client: Http2Client
 ) -> None:
     body, number = open_stream(server, client, b"first")
-    await eventually(lambda: client.streams[number].body == b"first")
+    await until(lambda: client.streams[number].body == b"first")
     client._writer.write(b"\0\0\4\10\0\0\0\0\0" + bytes(4))  # WINDOW_UPDATE by nothing
-    await eventually(lambda: client.last_error == ErrorCodes.PROTOCOL_ERROR)
-    await eventually(body.closed.is_set)
+    await until(lambda: client.last_error == ErrorCodes.PROTOCOL_ERROR)
+    await until(body.closed.is_set)
 
 
 async def test_a_defect_of_the_service_does_not_leave_the_client_waiting(
@@ -189,5 +189,5 @@ async def test_a_defect_of_the_service_does_not_leave_the_client_waiting(
 
     server.script.calls["/"] = fail
     number = client.request("/")
-    await eventually(lambda: client.streams[number].reset_code == ErrorCodes.INTERNAL_ERROR)
-    await eventually(lambda: [type(error) for error in reported] == [LookupError])
+    await until(lambda: client.streams[number].reset_code == ErrorCodes.INTERNAL_ERROR)
+    await until(lambda: [type(error) for error in reported] == [LookupError])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kinesis_publishers.testing.local_kinesis.answers import Answer
-from tests.integration.local_kinesis.front_harness import HOST, eventually, running
+from tests.integration.framework.fanout_reader import until
+from tests.integration.local_kinesis.front_harness import HOST, running
 from tests.integration.local_kinesis.http2_client import Received, http2_client
 
 HEADERS = {":method": b"POST", ":scheme": b"https", ":authority": b"local", ":path": b"/"}
@@ -30,5 +31,5 @@ async def test_a_request_with_odd_headers_is_answered(headers: dict[str, bytes],
         client.streams[number] = Received()
         client.http.send_headers(number, list(headers.items()), end_stream=True)
         client.flush()
-        await eventually(lambda: client.streams[number].has_ended)
+        await until(lambda: client.streams[number].has_ended)
         assert client.streams[number].body == b"content"

@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from kinesis_publishers.testing.local_kinesis.answers import Answer, ConnectionBroken
+from tests.integration.framework.fanout_reader import until
 from tests.integration.local_kinesis.front_harness import (
     WAYS,
     Body,
     Running,
-    eventually,
     running,
     settled,
 )
@@ -72,7 +72,7 @@ async def test_a_client_that_leaves_closes_the_body(server: Running, pieces: int
     async with server.open("/", *[PIECE] * pieces) as stream:
         await stream.read(1)
         await server.client.aclose()
-    await eventually(stream.body.closed.is_set)
+    await until(stream.body.closed.is_set)
     assert stream.body.made <= pieces
 
 
@@ -120,13 +120,13 @@ async def test_a_call_is_carried_out_though_its_client_has_left(server: Running)
 
     server.script.calls["/"] = put
     calling = asyncio.create_task(server.client.post("/"))
-    await eventually(arrived.is_set)
+    await until(arrived.is_set)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
     await server.client.aclose()
     may_go_on.set()
-    await eventually(done.is_set)
+    await until(done.is_set)
 
 
 async def test_a_body_whose_client_left_before_it_began_is_not_waited_for(server: Running) -> None:
@@ -143,13 +143,13 @@ async def test_a_body_whose_client_left_before_it_began_is_not_waited_for(server
     server.script.answer = slow_answer  # type: ignore[method-assign,assignment]
     before = asyncio.all_tasks()
     calling = asyncio.create_task(server.client.post("/"))
-    await eventually(arrived.is_set)
+    await until(arrived.is_set)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
     await server.client.aclose()
     may_go_on.set()
-    await eventually(lambda: asyncio.all_tasks() <= before)
+    await until(lambda: asyncio.all_tasks() <= before)
 
 
 async def test_aiohttp_reads_the_pieces_as_chunks() -> None:

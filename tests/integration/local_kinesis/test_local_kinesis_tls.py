@@ -18,7 +18,8 @@ from hyperframe.frame import Frame, SettingsFrame
 
 from kinesis_publishers import Properties
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
-from tests.integration.local_kinesis.front_harness import DEADLINE_SECONDS, WAYS, eventually
+from tests.integration.framework.fanout_reader import until
+from tests.integration.local_kinesis.front_harness import DEADLINE_SECONDS, WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,7 +199,7 @@ async def test_events_of_a_subscription_arrive_as_records_are_put(way: str) -> N
             assert server.open_subscriptions("orders") == 1
         assert response.http_version == f"HTTP/{WAYS[way]}"
         assert parsedate_to_datetime(response.headers["date"]) <= server.clock.now()
-        await eventually(lambda: server.open_subscriptions("orders") == 0)
+        await until(lambda: server.open_subscriptions("orders") == 0)
 
 
 class _Events:

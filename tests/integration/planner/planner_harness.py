@@ -7,7 +7,7 @@ import threading
 import time
 from contextlib import closing
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 from attrs import define, evolve, field, frozen
@@ -230,3 +230,7 @@ class Query:
         batch = self.batches.pop()
         start = self.last if self.batches else through_the_log(self.planner.initial_offset())
         self.batches.append(evolve(batch, rows=read(self.planner.partitions(start, batch.end))))
+
+
+#: Starts a query; it takes what :func:`planner` takes.
+StartQuery: TypeAlias = "Callable[..., Query]"

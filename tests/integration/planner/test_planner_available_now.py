@@ -20,6 +20,7 @@ from tests.integration.planner.planner_harness import (
     STREAM,
     Query,
     ShiftedClock,
+    StartQuery,
     eventually,
     options,
     planner_of,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from kinesis_publishers_spark.micro_batches import MicroBatches
 
-StartQuery = Callable[..., Query]
 QueryOf = Callable[[Callable[[], "MicroBatches"]], Query]
 
 

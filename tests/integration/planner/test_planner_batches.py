@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from kinesis_publishers_spark.stream_reader import make_session
 from tests.integration.planner.planner_harness import (
     FIRST_SHARD,
     NO_LIMIT,
-    Query,
+    StartQuery,
     eventually,
     options,
     planner,
@@ -33,8 +32,6 @@ from tests.integration.planner.planner_harness import (
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
     from kinesis_publishers_spark.micro_batches import Session
-
-StartQuery = Callable[..., Query]
 
 
 @pytest.fixture

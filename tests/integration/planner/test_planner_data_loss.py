@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +13,7 @@ from tests.integration.planner.planner_harness import (
     STREAM,
     Query,
     Row,
+    StartQuery,
     create_again,
     eventually,
     put,
@@ -22,7 +22,6 @@ from tests.integration.planner.planner_harness import (
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
-StartQuery = Callable[..., Query]
 
 _REMEDY = r"kinesis\.failondataloss = false; to begin again, remove the checkpoint"
 

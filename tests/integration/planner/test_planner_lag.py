@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.integration.planner.planner_harness import Query, eventually, put
+from tests.integration.planner.planner_harness import StartQuery, eventually, put
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-
-StartQuery = Callable[..., Query]
 
 
 def test_a_record_counts_until_spark_is_done_with_its_micro_batch(
@@ -29,7 +26,6 @@ def test_a_record_counts_until_spark_is_done_with_its_micro_batch(
     def is_done() -> bool:
         # There may be one without records: it names the shard that had none when the first ended.
         query.run_batch()
-        lag = query.planner.lag()
-        return lag is not None and lag.max_lag_millis == 0
+        return (lag := query.planner.lag()) is not None and lag.max_lag_millis == 0
 
     eventually(is_done, "no lag")

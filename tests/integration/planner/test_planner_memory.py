@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +16,7 @@ from tests.integration.planner.planner_harness import (
     BOTH_ENDS,
     STREAM,
     Query,
+    StartQuery,
     eventually,
     planner,
     put,
@@ -25,8 +25,6 @@ from tests.integration.planner.planner_harness import (
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
     from kinesis_publishers_spark.lag import Lag
-
-StartQuery = Callable[..., Query]
 
 
 @pytest.fixture

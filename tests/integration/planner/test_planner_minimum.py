@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kinesis_publishers_spark.chunks import BatchLimit
-from tests.integration.planner.planner_harness import STREAM, Query, eventually, planner, put
+from tests.integration.planner.planner_harness import STREAM, eventually, planner, put
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
     from kinesis_publishers_spark.micro_batches import MicroBatches
+    from tests.integration.planner.planner_harness import Query, StartQuery
 
-StartQuery = Callable[..., Query]
 
 AT_LEAST_5 = BatchLimit(min_records=5)
 

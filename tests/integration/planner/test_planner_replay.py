@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from tests.integration.planner.planner_harness import (
     STREAM,
     Batch,
     Query,
+    StartQuery,
     create_again,
     eventually,
     planner,
@@ -36,7 +36,6 @@ from tests.integration.planner.planner_harness import (
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
-StartQuery = Callable[..., Query]
 REMEDY = "kinesis.failondataloss = false"
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from tests.integration.planner.planner_harness import STREAM, Query, put
+from tests.integration.planner.planner_harness import STREAM, StartQuery, put
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-
-StartQuery = Callable[..., Query]
 
 
 def pass_a_moment() -> None:
