@@ -86,10 +86,7 @@ def local(
                 ca_file=ca_file,
             )
     except ModuleNotFoundError as error:
-        raise click.ClickException(
-            f"'local' needs {error.name!r}, which is not installed.\n"
-            "Install it with: pip install kinesis-publishers-local"
-        ) from error
+        raise click.ClickException(error.msg) from error
     except OSError as error:
         # Once it listens, it is the output that cannot be written.
         if announce.is_listening:

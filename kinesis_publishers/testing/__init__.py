@@ -1,7 +1,7 @@
 """What tests of code that reads Kinesis need: named fakes, a clock to move, a local Kinesis.
 
 Everything is imported when it is first used: pytest loads this package in every project where it is
-installed, and the local server is a distribution of its own, ``kinesis-publishers-local``. The
+installed, and the local server needs the packages of the extra ``local``. The
 contract suites, which need pytest, are in :mod:`kinesis_publishers.testing.contracts`.
 """
 
@@ -24,11 +24,7 @@ def __getattr__(name: str) -> Any:
     if name == "fakes":
         return importlib.import_module(f"{__name__}.fakes")
     module = "manual_clock" if name == "ManualClock" else "local_kinesis"
-    try:
-        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    except ModuleNotFoundError as error:
-        error.msg += f", which {name} needs: pip install kinesis-publishers-local"
-        raise
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 
 def __dir__() -> list[str]:

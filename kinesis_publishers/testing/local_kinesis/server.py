@@ -75,9 +75,10 @@ class LocalKinesis:
         self._port = port
         self._tls: TlsOptions | None = None
         if tls:
-            from kinesis_publishers.testing.local_kinesis.http_front import TlsOptions
+            with _naming_the_extra():
+                from kinesis_publishers.testing.local_kinesis.http_front import TlsOptions
 
-            self._tls = TlsOptions(host, http_versions)
+                self._tls = TlsOptions(host, http_versions)
         self._max_streams = max_streams
         self._ca_file = ca_file
         self._ca_bundle: str | None = None
@@ -315,8 +316,9 @@ class LocalKinesis:
 
     async def _open(self) -> None:
         # Only a server that listens needs what the extra "local" installs.
-        from kinesis_publishers.testing.local_kinesis.dispatch import Admin, Dispatcher
-        from kinesis_publishers.testing.local_kinesis.http_front import HttpFront
+        with _naming_the_extra():
+            from kinesis_publishers.testing.local_kinesis.dispatch import Admin, Dispatcher
+            from kinesis_publishers.testing.local_kinesis.http_front import HttpFront
 
         async with AsyncExitStack() as opened:
             if self._tls is not None:
@@ -327,6 +329,15 @@ class LocalKinesis:
             self._port = await front.open(self._host, self._port)
             opened.push_async_callback(front.close)
             self._resources = opened.pop_all()
+
+
+@contextmanager
+def _naming_the_extra() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        error.msg += ", which LocalKinesis needs: pip install 'kinesis-publishers[local]'"
+        raise
 
 
 def run_server(

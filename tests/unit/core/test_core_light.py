@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import configparser
-import os
 import re
-import shutil
 import subprocess
 import sys
-import tomllib
-import venv
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
-import kinesis_publishers.testing.local_kinesis
 from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 _ROOT = Path(__file__).parents[3]
@@ -133,6 +128,10 @@ next(records(properties, publisher="EFO", consumer_name="me"))
             r"pip install 'kinesis-publishers\[msgpack\]'",
         ),
         (
+            "import kinesis_publishers.testing as t; t.LocalKinesis.in_thread().__enter__()",
+            r"which LocalKinesis needs: pip install 'kinesis-publishers\[local\]'",
+        ),
+        (
             "from kinesis_publishers.processing.decoders import avro\navro({})",
             r"pip install 'kinesis-publishers\[avro\]'",
         ),
@@ -144,7 +143,7 @@ next(records(properties, publisher="EFO", consumer_name="me"))
             r"pip install 'kinesis-publishers\[prometheus\]'",
         ),
     ],
-    ids=["command line", "fan-out", "arrow", "msgpack", "avro", "prometheus"],
+    ids=["command line", "fan-out", "arrow", "msgpack", "local", "avro", "prometheus"],
 )
 def test_an_error_names_the_extra_that_is_missing(code: str, message: str) -> None:
     result = run_lightly(code)
@@ -165,66 +164,7 @@ def test_the_extra_all_has_every_other_one_of_users() -> None:
     assert others == set()
 
 
-def test_the_local_kinesis_is_a_distribution_of_the_same_version() -> None:
-    folder = Path(kinesis_publishers.testing.local_kinesis.__file__).parent
-    project = tomllib.loads((folder / "pyproject.toml").read_text())
-    version = _SETUP["metadata"]["version"]
-    assert project["project"]["version"] == version
-    assert project["project"]["dependencies"] == [f"kinesis-publishers[local]=={version}"]
-    name = kinesis_publishers.testing.local_kinesis.__name__
-    folders = [path.parent for path in folder.rglob("__init__.py")]
-    assert sorted(project["tool"]["setuptools"]["packages"]) == sorted(
-        ".".join((name, *path.relative_to(folder).parts)) for path in folders
-    )
-    assert _SETUP["options.packages.find"]["exclude"].split() == [f"{name}*"]
-
-
-@pytest.mark.long
-def test_both_distributions_of_a_checkout_can_be_editable(tmp_path: Path) -> None:
-    checkout, environment = tmp_path / "checkout", tmp_path / "environment"
-    for name in ("kinesis_publishers", "kinesis_publishers_spark", "pyspark_kinesis"):
-        shutil.copytree(_ROOT / name, checkout / name)
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(_ROOT / name, checkout)
-    venv.create(environment, with_pip=True)
-    local = "kinesis_publishers/testing/local_kinesis"
-    run_in(
-        environment, "-m", "pip", "install", "-q", "--no-deps", "-e", ".", "-e", local, cwd=checkout
-    )
-    code = (
-        "import kinesis_publishers.testing as testing, pkgutil\n"
-        "for path in (None, testing.__path__):\n"
-        "    print(*(found.name for found in pkgutil.iter_modules(path)))\n"
-    )
-    found = run_in(environment, "-c", code, cwd=tmp_path).split()
-    # The module in which Spark finds the source, and the server.
-    assert {"pyspark_kinesis", "local_kinesis"} <= {*found}
-
-
-def run_in(environment: Path, *arguments: str, cwd: Path) -> str:
-    done = subprocess.run(
-        [str(environment / "bin" / "python"), *arguments],
-        cwd=cwd,
-        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_pages_name_the_wheel_of_this_version() -> None:
     texts = [path.read_text("utf-8") for path in (_ROOT / "README.md", *_ROOT.glob("docs/*.md"))]
     named = {found for text in texts for found in re.findall(r"publishers-(\d[\d.]*)-py3", text)}
     assert named == {_SETUP["metadata"]["version"]}
-
-
-def test_what_uses_the_local_kinesis_names_its_distribution() -> None:
-    code = (
-        "sys.modules['kinesis_publishers.testing.local_kinesis'] = None\n"
-        "from kinesis_publishers.testing import LocalKinesis\n"
-    )
-    result = run_lightly(code)
-    assert "which LocalKinesis needs: pip install kinesis-publishers-local" in result.stderr
