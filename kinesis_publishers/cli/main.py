@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 import click
 
 from kinesis_publishers.cli.shared.console import set_up_logging
+from kinesis_publishers.cli.shared.groups import SuggestingGroup
 
 COMMANDS_GROUP: Final = "kinesis_publishers.commands"
 """The entry-point group in which a package announces click commands."""
@@ -34,7 +35,7 @@ _MODULES: Final = {"create": "streams", "describe": "streams", "list": "streams"
 _FUNCTIONS: Final = {"list": "list_streams"}
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """Has our commands and those of :data:`COMMANDS_GROUP`; loads them when they are used.
 
     The framework never imports pyspark; a command that needs it belongs to another package.

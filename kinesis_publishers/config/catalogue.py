@@ -210,6 +210,9 @@ def _known_keys(key: str) -> dict[str, str]:
         if bracket and option.key.startswith(CUSTOM_PREFIX) and not is_custom:
             # With any name at all it would be the nearest one of every key.
             continue
-        name = key.split(".", before.count("."))[-1] if bracket else ""
+        # It counts as one only after a part that is nearly that of the option.
+        *written, name = key.split(".", before.count(".")) if bracket else ("",)
+        if bracket and (not written or _likeness(written[-1], before.split(".")[-2]) < 0.9):
+            continue
         candidates[f"{before}{name}".lower()] = suggested
     return candidates

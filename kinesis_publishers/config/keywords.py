@@ -20,6 +20,7 @@ from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.parsers import Duration, Scalar
 from kinesis_publishers.config.sections.checkpoints import CheckpointConfig
 from kinesis_publishers.config.sections.positions import (
+    InitialPosition,
     InitialPositionConfig,
     parts_of_position,
 )
@@ -94,7 +95,14 @@ def _parts_of(
     scalar = _scalar_of(name, option, value)
     if name != "start":
         return [(option, scalar)]
-    return parts_of_position(InitialPositionConfig, scalar)
+    parts = parts_of_position(InitialPositionConfig, scalar)
+    names = {one.value for one in InitialPosition}
+    if parts == [(option, scalar)] and str(scalar).strip().upper() not in names:
+        raise InvalidOptionError(
+            f"start: got {scalar!r}, expected LATEST, TRIM_HORIZON, or a time: an aware datetime, "
+            "as datetime.now(UTC) - timedelta(hours=1), or a text as '2026-11-26T10:00:00Z'"
+        )
+    return parts
 
 
 def _scalar_of(name: str, option: Option[Any], value: object) -> Scalar:

@@ -102,7 +102,8 @@ def parse_timestamp(text: str, *, pattern: str = DEFAULT_FORMAT) -> datetime:
     The pattern is tried first, then epoch seconds (as Flink's connector does), then ISO-8601.
 
     Raises:
-        InvalidOptionError: ``text`` is none of these; the message shows an example of each.
+        InvalidOptionError: ``text`` is none of these, or an ISO-8601 time without a zone; the
+            message shows an example of each.
     """
     compiled = SimpleDateFormat.compile(pattern)
     for parse in (compiled.parse, _parse_epoch_seconds, _parse_iso):
@@ -111,6 +112,8 @@ def parse_timestamp(text: str, *, pattern: str = DEFAULT_FORMAT) -> datetime:
         except (ValueError, OverflowError, OSError):
             continue
     hint = ""
+    if without_zone := _iso_without_zone(text.strip()):
+        hint = f" (it has no time zone: write {without_zone + 'Z'!r} for UTC, or an offset)"
     if re.fullmatch(r"[0-9]{13}", text.strip()):
         hint = f" (that looks like milliseconds: give {int(text) / 1000:.3f})"
     raise InvalidOptionError(
@@ -129,7 +132,19 @@ def _parse_epoch_seconds(text: str) -> datetime:
 
 def _parse_iso(text: str) -> datetime:
     parsed = datetime.fromisoformat(text)
-    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
+    # Whoever means local time would begin hours too late, and miss records.
+    if parsed.tzinfo is None:
+        raise ValueError("no time zone")
+    return parsed.astimezone(UTC)
+
+
+def _iso_without_zone(text: str) -> str | None:
+    """Return an ISO-8601 time that lacks nothing but a zone, in full."""
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if parsed.tzinfo else parsed.isoformat()
 
 
 def _field(letter: str, count: int, following: str | None) -> tuple[str, str]:

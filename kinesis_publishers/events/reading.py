@@ -263,6 +263,9 @@ class CheckpointsRefused:
 
     message: str
 
+    def __str__(self) -> str:
+        return self.message
+
 
 @frozen(kw_only=True)
 class LeaseTaken:

@@ -98,8 +98,12 @@ def scan(
         Exception: what ``process`` has raised, as the error policy says.
         KinesisPublishersError: reading, or writing checkpoints, has failed.
     """
+    if process is None:
+        raise TypeError(
+            "scan needs a function to call for each record: scan(properties, process), or "
+            "scan(process=process, stream=...)"
+        )
     check_callback("process", process)
-    assert process is not None
     if on_shard_end is not None:
         check_callback("on_shard_end", on_shard_end)
     if on_shard_lost is not None:

@@ -74,7 +74,10 @@ class Texts:
 
 @define
 class LineSplitter:
-    """Splits bytes into lines as they come; with ``is_whole``, everything is one record."""
+    """Splits bytes into lines as they come; with ``is_whole``, everything is one record.
+
+    A line ends with LF or CRLF.
+    """
 
     _is_whole: bool = field(default=False, kw_only=True)
     _rest: bytearray = field(factory=bytearray, init=False)
@@ -91,7 +94,7 @@ class LineSplitter:
             complete[0] = bytes(self._rest) + complete[0]
             self._rest.clear()
         self._rest += rest
-        return complete
+        return complete if self._is_whole else [line.removesuffix(b"\r") for line in complete]
 
     def end(self) -> list[bytes]:
         """Return the last record: all of a whole, or a line that no line feed has ended."""
@@ -218,7 +221,8 @@ class Rows:
         key = None
         if self._key_column is not None:
             key = row[self._key_column]
-            if key is None or key == "" or isinstance(key, bytes | list | dict):
+            # NaN, which is where a number is missing, is not equal to itself.
+            if key is None or key == "" or key != key or isinstance(key, bytes | list | dict):
                 raise self._error(f"has no partition key in row {number:,}, but {key!r:.100}")
             key = str(key)
         if self._data_column is None:
@@ -244,6 +248,9 @@ def _json_value(value: object) -> str:
         return base64.b64encode(value).decode()
     if isinstance(value, Decimal):
         return str(value)
+    # The times of pandas, which have nanoseconds.
+    if hasattr(value, "isoformat"):
+        return str(value.isoformat())
     raise TypeError(f"{type(value).__name__} is not a type of JSON")
 
 

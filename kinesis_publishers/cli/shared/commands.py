@@ -15,9 +15,10 @@ import click
 
 from kinesis_publishers.cli.shared.console import discard_output, log_everything
 from kinesis_publishers.cli.shared.event_loop import INTERRUPTED
+from kinesis_publishers.cli.shared.groups import SuggestingGroup
 from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
 from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
-from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
+from kinesis_publishers.errors import ConfigError, ConfigErrors, KinesisPublishersError
 
 _DEBUG = "kinesis_publishers.cli.debug"
 # Errors of writing, or of a terminal that has gone.
@@ -55,7 +56,10 @@ class CleanCommand(click.Command):
         try:
             return super().invoke(ctx)
         except KinesisPublishersError as error:
-            raise _message(ctx, _in_words_of(ctx, error)) from error
+            # Without a file, whatever is wrong stands on the command line.
+            is_usage = isinstance(error, ConfigError) and not ctx.params.get("config")
+            kind = click.UsageError if is_usage else click.ClickException
+            raise _message(ctx, _in_words_of(ctx, error), kind) from error
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
@@ -86,10 +90,12 @@ _KEYS: Final = {
 }
 
 
-def _message(ctx: click.Context, text: str) -> click.ClickException:
+def _message(
+    ctx: click.Context, text: str, kind: type[click.ClickException] = click.ClickException
+) -> click.ClickException:
     if ctx.meta.get(_DEBUG):
         click.echo(traceback.format_exc(), err=True, nl=False)
-    return click.ClickException(text)
+    return kind(text)
 
 
 def _describe(error: OSError) -> str:
@@ -112,7 +118,7 @@ def _drop_lost_output() -> None:
         discard_output()
 
 
-class CleanGroup(click.Group):
+class CleanGroup(SuggestingGroup):
     """A group of such commands."""
 
     command_class = CleanCommand

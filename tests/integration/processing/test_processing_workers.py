@@ -181,7 +181,8 @@ def test_the_hook_comes_behind_the_last_record_of_a_shard(orders: Orders) -> Non
     ("call", "problem"),
     [
         (lambda p: scan(p, print, workers=0), "workers must be at least 1"),
-        (lambda p: scan(p, None), "process must be callable"),
+        (lambda p: scan(p), r"scan\(process=process, stream=...\)"),
+        (lambda p: scan(print, stream="orders"), r"scan\(properties, process\)"),
         (lambda p: scan(p, print, on_shard_end=5), "on_shard_end must be callable"),
         (lambda p: scan(p, print, stop=True), "stop must be a threading.Event, not True"),
         (lambda p: scan(p, coroutine), "is an async function.*read"),

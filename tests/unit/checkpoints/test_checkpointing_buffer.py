@@ -259,6 +259,8 @@ async def test_a_write_that_is_refused_is_reported(buffer):
     with pytest.raises(ReaderReplacedError, match=r"has taken over arn:.*/orders") as raised:
         await buffer.checkpointer.flush()
     assert buffer.events == [CheckpointsRefused(message=str(raised.value.__cause__))]
+    # In the log, too.
+    assert [*map(str, buffer.events)] == [str(raised.value.__cause__)]
     assert buffer.stored == {KEY: at(5)}
 
 

@@ -62,10 +62,19 @@ def test_the_help_without_pyspark_marks_the_demo() -> None:
     assert "not available: kinesis_publishers_spark is not installed" in ended.stdout
 
 
-def test_an_unknown_command_is_an_error() -> None:
-    result = CliRunner().invoke(main, ["nothing"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing"], "No such command 'nothing'.\n"),
+        (["tial"], "No such command 'tial'; did you mean 'tail'?\n"),
+        (["leases", "lst"], "No such command 'lst'; did you mean 'list'?\n"),
+    ],
+    ids=" ".join,
+)
+def test_an_unknown_command_is_an_error(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
-    assert "No such command 'nothing'" in result.output
+    assert message in result.output
 
 
 def test_the_command_line_does_not_import_spark() -> None:

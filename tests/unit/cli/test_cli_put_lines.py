@@ -20,10 +20,11 @@ def test_lines_do_not_depend_on_the_blocks_in_which_they_come(blocks: list[bytes
     assert lines == (expected if expected[-1] else expected[:-1])
 
 
-def test_an_empty_line_is_an_empty_record_and_a_carriage_return_stays() -> None:
+def test_lines_end_with_lf_or_crlf_and_an_empty_one_is_an_empty_record() -> None:
     splitter = LineSplitter()
-    assert splitter.split(b"a\r\n\nb") == [b"a\r", b""]
-    assert splitter.end() == [b"b"]
+    assert splitter.split(b"a\r") == []
+    assert splitter.split(b"\n\nb\rc\r\r\nd\r") == [b"a", b"", b"b\rc\r"]
+    assert splitter.end() == [b"d\r"]
     assert splitter.end() == []
 
 

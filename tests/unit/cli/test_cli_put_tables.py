@@ -54,6 +54,7 @@ def test_a_row_of_parquet_keeps_its_types(run: RunCommand, tmp_path: Path, is_pi
     at = datetime(2026, 11, 25, 1, 2, 3, 4000, tzinfo=UTC)
     columns = {
         "n": pa.array([2**63 - 1]),
+        "ns": pa.array([1_700_000_000_123_456_789], pa.timestamp("ns")),
         "day": pa.array([date(2026, 11, 25)]),
         "at": pa.array([at]),
         "price": pa.array([Decimal("12345678901234567890.10")]),
@@ -68,7 +69,8 @@ def test_a_row_of_parquet_keeps_its_types(run: RunCommand, tmp_path: Path, is_pi
     assert result.exit_code == 0, result.stderr
     ((_, data),) = stored(run)
     assert data == (
-        b'{"n":9223372036854775807,"day":"2026-11-25","at":"2026-11-25T01:02:03.004000+00:00",'
+        b'{"n":9223372036854775807,"ns":"2023-11-14T22:13:20.123456789","day":"2026-11-25",'
+        b'"at":"2026-11-25T01:02:03.004000+00:00",'
         b'"price":"12345678901234567890.10","raw":"/w==","nothing":null,"nested":{"a":[1.5]}}'
     )
 
@@ -126,6 +128,7 @@ def test_columns_that_are_not_there_are_wrong_usage(run: RunCommand) -> None:
     ("columns", "options", "message"),
     [
         ({"k": ["a", None]}, ("--key-column", "k"), "no partition key in row 2, but None"),
+        ({"k": [float("nan")]}, ("--key-column", "k"), "no partition key in row 1, but nan"),
         ({"d": [1]}, ("--data-column", "d"), "neither bytes nor text in row 1, but 1"),
         ({"d": [timedelta(1)]}, (), "has what JSON has not in row 1: Type is not JSON"),
     ],

@@ -109,7 +109,10 @@ def test_a_publisher_of_the_user_s_own_needs_the_prefetch_planner() -> None:
         {"streams": "returns"},
         {"streamARN": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"},
         {"startingPosition": "earliest", "kinesis.stream.initpos": "LATEST"},
-        {"startingPosition": "AT_TIMESTAMP 2024-05-31", "flink.stream.initpos": "TRIM_HORIZON"},
+        {
+            "startingPosition": "AT_TIMESTAMP 2024-05-31T00:00Z",
+            "flink.stream.initpos": "TRIM_HORIZON",
+        },
         {"maxRecordsPerTrigger": "10", "maxOffsetsPerTrigger": "11"},
         {"kinesis.shard.adaptivereads": "true", "flink.shard.adaptivereads": "false"},
         {"consumerMode": "polling", "consumerType": "SubscribeToShard", "consumerName": "app"},

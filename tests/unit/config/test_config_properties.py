@@ -85,7 +85,17 @@ def test_an_unknown_key_names_the_nearest_known_one(key: str, nearest: str) -> N
     assert str(problem) == f"{key}: unknown option; did you mean {nearest}?"
 
 
-@pytest.mark.parametrize("key", ["zzz", "kinesis.typo", "kinesis.x", "kinesis.foo.bar"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "zzz",
+        "kinesis.typo",
+        "kinesis.x",
+        "kinesis.foo.bar",
+        # Not `efo.consumerarn.` with a stream that has the rest of this as its name.
+        "kinesis.stream.efo.some.very.long.option.name.that.does.not.exist",
+    ],
+)
 def test_a_key_like_nothing_else_is_still_an_error(key: str) -> None:
     (problem,) = _problems({key: "x"})
     assert "nothing similar is known" in str(problem)

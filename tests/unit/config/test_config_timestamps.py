@@ -49,8 +49,7 @@ def test_a_pattern_is_read_as_java_reads_it(pattern: str, text: str, expected: s
     [
         ("1459799926.480", datetime(2016, 4, 4, 19, 58, 46, 480_000, UTC)),
         ("1459799926", datetime(2016, 4, 4, 19, 58, 46, 0, UTC)),
-        ("2016-04-04", datetime(2016, 4, 4, tzinfo=UTC)),
-        ("2016-04-04T19:58:46", datetime(2016, 4, 4, 19, 58, 46, 0, UTC)),
+        ("2016-04-04T19:58:46Z", datetime(2016, 4, 4, 19, 58, 46, 0, UTC)),
         (" 2016-04-04 19:58:46+02:00 ", datetime(2016, 4, 4, 17, 58, 46, 0, UTC)),
     ],
 )
@@ -58,6 +57,16 @@ def test_epoch_seconds_and_iso_are_read_where_the_pattern_does_not_fit(
     text: str, expected: datetime
 ) -> None:
     assert parse_timestamp(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "better"),
+    [("2016-04-04", "2016-04-04T00:00:00Z"), ("2016-04-04 19:58:46", "2016-04-04T19:58:46Z")],
+)
+def test_a_time_without_a_zone_is_refused_as_a_datetime_is(text: str, better: str) -> None:
+    with pytest.raises(InvalidOptionError, match=f"no time zone: write '{better}' for UTC"):
+        parse_timestamp(text)
+    assert parse_timestamp(better).isoformat() == better.replace("Z", "+00:00")
 
 
 def test_the_pattern_goes_before_epoch_seconds() -> None:

@@ -46,7 +46,7 @@ def one_shard(kind: str, marker: object = "") -> str:
             r"initpos .* is later than kinesis\.stream\.endpos .* when it is loaded",
         ),
         (
-            {"startingPosition": "2025-12-01", "endingTimestamp": "2025-11-01"},
+            {"startingPosition": "2025-12-01T00:00Z", "endingTimestamp": "2025-11-01T00:00Z"},
             r"startingPosition \(AT_T.* is later than endingTimestamp",
         ),
         (
@@ -104,7 +104,7 @@ def test_what_may_have_records_is_read(options: dict[str, object]) -> None:
     ("options", "keys"),
     [
         ({"kinesis.stream.endpos": "LATEST"}, ["kinesis.stream.endpos"]),
-        ({"endingTimestamp": "2026-01-01"}, ["endingTimestamp"]),
+        ({"endingTimestamp": "2026-01-01T00:00Z"}, ["endingTimestamp"]),
         ({"endingOffsets": "latest"}, ["endingOffsets"]),
         ({"endingPosition": one_shard("SHARD_END")}, ["endingPosition"]),
         (

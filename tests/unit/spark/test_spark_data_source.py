@@ -126,7 +126,7 @@ def test_a_batch_is_refused_in_the_words_that_the_user_wrote() -> None:
     source = KinesisDataSource(OPTIONS | {"startingposition": "latest"})
     with pytest.raises(ConfigErrors, match="startingposition = LATEST begins after the last"):
         source.reader(struct_type(SPARK_SCHEMA))
-    source = KinesisDataSource(OPTIONS | {"endingtimestamp": "2026-01-01"})
+    source = KinesisDataSource(OPTIONS | {"endingtimestamp": "2026-01-01T00:00Z"})
     with pytest.raises(ConfigErrors, match=r"endingtimestamp is for spark\.read"):
         source.streamReader(struct_type(SPARK_SCHEMA)).initialOffset()
 
