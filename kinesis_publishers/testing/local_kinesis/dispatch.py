@@ -11,6 +11,7 @@ import pybase64
 from attrs import evolve, frozen
 
 from kinesis_publishers.testing.local_kinesis.answers import (
+    INSTANT_ENDINGS,
     Answer,
     ApiError,
     StreamingAnswer,
@@ -75,7 +76,7 @@ def _member(name: str, value: Any) -> object:
         return [_member(name, item) for item in value]
     if name == "Data":
         return pybase64.b64decode(value)
-    if name.endswith("Timestamp"):
+    if name.endswith(INSTANT_ENDINGS):
         return cbor2.CBORTag(_INSTANT, round(value * 1000))
     return value
 

@@ -33,6 +33,10 @@ class Limits:
         subscription_seconds: how long a subscription lasts.
         subscribe_bytes_per_second: how fast a subscription delivers; it waits, it does not fail.
         event_max_bytes: data and partition keys of one event, which may exceed it with one record.
+        consumers_per_stream: not for an on-demand stream of an account that has enabled
+            MinimumThroughputBillingCommitment, which takes ``consumers_per_advantage_stream``.
+        settings_calls_per_second: for each operation that shows or changes a setting, tags or a
+            policy.
         creating_consumers: how many consumers of an account may be CREATING at once.
     """
 
@@ -54,7 +58,12 @@ class Limits:
     describe_stream_summary_calls_per_second: int | None = None
     list_shards_calls_per_second: int | None = None
     list_streams_calls_per_second: int | None = None
+    describe_limits_calls_per_second: int | None = None
+    settings_calls_per_second: int | None = None
+    mode_changes_per_day: int | None = 2
+    encryption_changes_per_day: int | None = 25
     consumers_per_stream: int | None = 20
+    consumers_per_advantage_stream: int | None = 50
     creating_consumers: int | None = 5
     register_consumer_calls_per_second: int | None = 5
     deregister_consumer_calls_per_second: int | None = 5
@@ -73,7 +82,7 @@ class Limits:
         """Return AWS's limits on reading and sizes.
 
         ``writes`` adds 1 MiB/s and 1,000 records/s per shard, ``control_plane`` the call rates of
-        Describe and List.
+        Describe and List, and of settings.
         """
         limits = cls()
         if writes:
@@ -85,6 +94,8 @@ class Limits:
                 describe_stream_summary_calls_per_second=20,
                 list_shards_calls_per_second=1000,
                 list_streams_calls_per_second=5,
+                describe_limits_calls_per_second=1,
+                settings_calls_per_second=5,
             )
         return limits
 
@@ -143,14 +154,15 @@ _WINDOW_SECONDS = 0.95
 
 @define
 class RateWindow:
-    """Amounts taken within the last second."""
+    """Amounts taken within the last second, or another span."""
 
+    seconds: float = _WINDOW_SECONDS
     _taken: deque[tuple[float, float]] = field(factory=deque)
     _total: float = 0.0
     _blocked_until: float = float("-inf")
 
     def total(self, now: float) -> float:
-        while self._taken and now >= self._taken[0][0] + _WINDOW_SECONDS:
+        while self._taken and now >= self._taken[0][0] + self.seconds:
             self._total -= self._taken.popleft()[1]
         return self._total
 
@@ -165,7 +177,7 @@ class RateWindow:
             if total + amount <= most:
                 break
             total -= taken
-            free_at = max(free_at, taken_at + _WINDOW_SECONDS)
+            free_at = max(free_at, taken_at + self.seconds)
         return free_at - now
 
     def is_blocked(self, now: float) -> bool:
@@ -188,12 +200,15 @@ class Rates:
     def window(self, *key: str) -> RateWindow:
         return self._windows[key]
 
-    def take_call(self, key: tuple[str, ...], per_second: int | None, now: float) -> bool:
-        """Count one call; answer whether it is within ``per_second``. A refused call is free."""
-        if per_second is None:
+    def take_call(
+        self, key: tuple[str, ...], most: int | None, now: float, seconds: float = _WINDOW_SECONDS
+    ) -> bool:
+        """Count one call; answer whether it is within ``most``. A refused call is free."""
+        if most is None:
             return True
         window = self.window(*key)
-        if window.total(now) >= per_second:
+        window.seconds = seconds
+        if window.total(now) >= most:
             return False
         window.take(now)
         return True

@@ -22,6 +22,8 @@ from kinesis_publishers.testing.local_kinesis.answers import (
 
 _T = TypeVar("_T")
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+MOST_TAGS = 50
+_TAG = re.compile(r"(?!aws:)[\w\s.:/=+\-@%]{0,256}")
 _DECIMAL = re.compile(r"0|[1-9]\d{0,128}")
 
 
@@ -126,8 +128,18 @@ class Request:
         for key, value in section.fields.items() if section is not None else ():
             if not isinstance(value, str):
                 raise serialization(f"The value of tag {key} is not a string.")
+            if not (1 <= len(key) <= 128 and _TAG.fullmatch(key) and _TAG.fullmatch(value)):
+                raise invalid_argument(
+                    "Some tags contain invalid characters, are too long, or begin with aws:. Valid "
+                    "characters: Unicode letters, digits, white space, _ . : / = + - @ %."
+                )
             tags[key] = value
         return tags
+
+    def end_dry_run(self) -> None:
+        """Answer a call with DryRun that has been found valid: it would have succeeded."""
+        if self.flag("DryRun"):
+            raise ApiError("DryRunOperationException", "The request would have succeeded.")
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
         value = self.required_text(name)
@@ -136,6 +148,13 @@ class Request:
                 name, value, f"Member must satisfy enum value set: [{', '.join(allowed)}]"
             )
         return value
+
+
+def mode_in(details: Request | None) -> Literal["PROVISIONED", "ON_DEMAND"]:
+    """Return the mode that StreamModeDetails name; without them a stream is provisioned."""
+    if details is None or details.choice("StreamMode", ("PROVISIONED", "ON_DEMAND")) != "ON_DEMAND":
+        return "PROVISIONED"
+    return "ON_DEMAND"
 
 
 def parse_decimal(name: str, text: str) -> int:

@@ -109,6 +109,9 @@ class KinesisService:
             if request.has("ConsumerARN"):
                 arn = ConsumerArn.parse(request.required_text("ConsumerARN"))
                 return Scope(operation, arn.stream_name, request.text("ShardId"))
+            if request.has("ResourceARN"):
+                _, _, name = request.required_text("ResourceARN").rpartition(":stream/")
+                return Scope(operation, name.partition("/")[0])
             if request.has("StreamName") or request.has("StreamARN"):
                 shard_ids = (request.text(member) for member in _SHARD_MEMBERS)
                 shard_id = next((found for found in shard_ids if found), None)

@@ -114,15 +114,24 @@ class Shard:
         """Return all records, oldest first."""
         return [_stored_record(orjson.loads(fragment)) for fragment in self._fragments]
 
-    def append(self, data_base64: str, key_json: str, size_bytes: int, now_ms: int) -> int:
+    def append(
+        self,
+        data_base64: str,
+        key_json: str,
+        size_bytes: int,
+        now_ms: int,
+        *,
+        is_encrypted: bool = False,
+    ) -> int:
         """Store a record, whose payload and key are as in an answer; return its number."""
         number = self.space.number(self._next_position, now_ms // 1000)
         self._next_position += 1
         self.last_number = number
         arrival = f"{now_ms // 1000}.{now_ms % 1000:03d}"
+        encryption = ',"EncryptionType":"KMS"' if is_encrypted else ""
         self._fragments.append(
             f'{{"SequenceNumber":"{number}","ApproximateArrivalTimestamp":{arrival},'
-            f'"Data":"{data_base64}","PartitionKey":{key_json}}}'.encode()
+            f'"Data":"{data_base64}","PartitionKey":{key_json}{encryption}}}'.encode()
         )
         self._numbers.append(number)
         # The wall clock may step back; what is bisected and trimmed must not.

@@ -9,6 +9,7 @@ import pybase64
 from attrs import Factory, define, field
 
 from kinesis_publishers.clock import Clock
+from kinesis_publishers.testing.local_kinesis.account import DAY_SECONDS, Commitment
 from kinesis_publishers.testing.local_kinesis.answers import (
     ApiError,
     expired_next_token,
@@ -24,6 +25,7 @@ from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSe
 from kinesis_publishers.testing.local_kinesis.shard import StoredRecord, hash_of_partition_key
 from kinesis_publishers.testing.local_kinesis.stream import (
     Consumer,
+    ConsumerArn,
     Stream,
     StreamMode,
     StreamStatus,
@@ -44,6 +46,7 @@ class ServiceState:
     rates: Rates = field(factory=Rates)
     faults: FaultPlan = Factory(lambda self: FaultPlan(self.clock), takes_self=True)
     subscriptions: Subscriptions = field(factory=Subscriptions)
+    commitment: Commitment = field(factory=Commitment)
     _streams: dict[str, Stream] = field(factory=dict)
     _creation_seconds: CreationSeconds = field(factory=CreationSeconds)
     _last_creation_ms: int = 0
@@ -126,6 +129,15 @@ class ServiceState:
         stream.change_later(now_ms + _milliseconds(self.behaviour.updating_seconds), change)
         stream.settle(now_ms)
 
+    def set_later(self, stream: Stream, **settings: object) -> None:
+        """Set attributes of a stream as :meth:`change` does."""
+
+        def apply(_: int) -> None:
+            for name, value in settings.items():
+                setattr(stream, name, value)
+
+        self.change(stream, apply)
+
     def get(self, name: str) -> Stream | None:
         """Return a stream in any state, or None."""
         stream = self._streams.get(name)
@@ -174,6 +186,7 @@ class ServiceState:
         self.subscriptions.end(resource_not_found("The service was reset."))
         self.faults.clear()
         self.rates.clear()
+        self.commitment = Commitment()
 
     def not_found(self, name: str) -> ApiError:
         return resource_not_found(
@@ -192,6 +205,7 @@ class ServiceState:
                 orjson.dumps(key).decode(),
                 len(data) + len(key.encode()),
                 now_ms,
+                is_encrypted=found.key_id is not None,
             )
             stored.append((shard.shard_id, str(number)))
         return stored
@@ -239,6 +253,24 @@ class ServiceState:
     def stream_in(self, request: Request) -> Stream:
         return self.find(self.name_in(request))
 
+    def find_consumer(self, arn: str) -> tuple[Stream, Consumer]:
+        """Return the consumer with an ARN, in any state, and its stream."""
+        parsed = ConsumerArn.parse(arn)
+        if parsed.stream_arn != self.arn_of(parsed.stream_name):
+            raise consumer_not_found(arn)
+        stream = self.find(parsed.stream_name)
+        consumer = stream.consumer(parsed.consumer_name, self.now_ms())
+        if consumer is None or consumer.arn != arn:
+            raise consumer_not_found(arn)
+        return stream, consumer
+
+    def resource_in(self, request: Request) -> Stream | Consumer:
+        """Return the stream or the consumer that a request means by ResourceARN."""
+        arn = request.required_text("ResourceARN")
+        if "/consumer/" in arn:
+            return self.find_consumer(arn)[1]
+        return self.find_active(self.name_in(Request({"StreamARN": arn})), "UPDATING")
+
     def readable_stream_in(self, request: Request) -> Stream:
         return self.find_readable(self.name_in(request))
 
@@ -261,6 +293,14 @@ class ServiceState:
         """Count a call of the control plane, or refuse it; ``scope`` is what the rate holds for."""
         if not self.rates.take_call((operation, *scope), per_second, self.monotonic()):
             raise limit_exceeded(f"Rate exceeded for {operation}.")
+
+    def take_daily_change(self, operation: str, most: int | None, stream: Stream) -> None:
+        """Count a change of a stream, or refuse one above ``most`` within 24 hours."""
+        key = operation, "daily", stream.name
+        if not self.rates.take_call(key, most, self.monotonic(), DAY_SECONDS):
+            raise limit_exceeded(
+                f"{operation} can be called {most} times within 24 hours for stream {stream.name}."
+            )
 
 
 def consumer_not_found(consumer: str) -> ApiError:

@@ -20,6 +20,16 @@ from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSe
 from kinesis_publishers.testing.local_kinesis.shard import Page, Shard, even_ranges
 
 _HOUR_MS = 3_600_000
+#: What EnableEnhancedMonitoring can switch on, in the order in which answers name it.
+METRICS = (
+    "IncomingBytes",
+    "IncomingRecords",
+    "OutgoingBytes",
+    "OutgoingRecords",
+    "WriteProvisionedThroughputExceeded",
+    "ReadProvisionedThroughputExceeded",
+    "IteratorAgeMilliseconds",
+)
 
 StreamMode = Literal["PROVISIONED", "ON_DEMAND"]
 StreamStatus = Literal["CREATING", "DELETING", "ACTIVE", "UPDATING"]
@@ -70,6 +80,7 @@ class Consumer:
     active_ms: int
     deleted_ms: int | None = None
     tags: dict[str, str] = field(factory=dict)
+    policy: str | None = None
 
     def status(self, now_ms: int) -> ConsumerStatus:
         if self.deleted_ms is not None:
@@ -96,6 +107,11 @@ class Stream:
     retention_hours: int = 24
     deleted_ms: int | None = None
     tags: dict[str, str] = field(factory=dict)
+    policy: str | None = None
+    #: Of the key that records are encrypted with; None if they are not.
+    key_id: str | None = None
+    metrics: tuple[str, ...] = ()
+    warm_mibps: int | None = None
     shards: dict[str, Shard] = field(factory=dict)
     #: In the order of their hash key ranges.
     open_shards: list[Shard] = field(factory=list)
@@ -204,6 +220,13 @@ class Stream:
             return False
         del self.shards[shard.shard_id]
         return True
+
+
+def warm_throughput_shape(stream: Stream) -> dict[str, object]:
+    """Return the WarmThroughput of a stream, of whose shards each takes 1 MiB/s."""
+    now = len(stream.open_shards)
+    target = now if stream.warm_mibps is None else stream.warm_mibps
+    return {"TargetMiBps": target, "CurrentMiBps": min(target, now)}
 
 
 def shard_shape(shard: Shard) -> dict[str, object]:

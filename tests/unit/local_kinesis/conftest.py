@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 STREAM = "orders"
-_OTHER_NAMES = {"StreamARN", "ConsumerARN", "NextToken", "ShardIterator"}
+_OTHER_NAMES = {"StreamARN", "ResourceARN", "ConsumerARN", "NextToken", "ShardIterator"}
 
 
 class Kinesis:

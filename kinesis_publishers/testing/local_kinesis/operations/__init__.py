@@ -5,6 +5,7 @@ from __future__ import annotations
 from kinesis_publishers.testing.local_kinesis.operations import (
     consumers,
     reading,
+    settings,
     shards,
     streams,
     writing,
@@ -13,6 +14,7 @@ from kinesis_publishers.testing.local_kinesis.state import Operation
 
 OPERATIONS: dict[str, Operation] = {
     **streams.OPERATIONS,
+    **settings.OPERATIONS,
     **shards.OPERATIONS,
     **writing.OPERATIONS,
     **reading.OPERATIONS,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kinesis_publishers.testing.local_kinesis.answers import (
-    ApiError,
     invalid_argument,
     limit_exceeded,
     resource_in_use,
@@ -71,18 +70,6 @@ def deregister_stream_consumer(state: ServiceState, request: Request) -> None:
     state.deregister(consumer)
 
 
-def _find_consumer(state: ServiceState, arn: str) -> tuple[Stream, Consumer]:
-    """Return the consumer with an ARN, in any state, and its stream."""
-    parsed = ConsumerArn.parse(arn)
-    if parsed.stream_arn != state.arn_of(parsed.stream_name):
-        raise consumer_not_found(arn)
-    stream = state.find(parsed.stream_name)
-    consumer = stream.consumer(parsed.consumer_name, state.now_ms())
-    if consumer is None or consumer.arn != arn:
-        raise consumer_not_found(arn)
-    return stream, consumer
-
-
 def _named_stream(state: ServiceState, request: Request) -> Stream:
     request.required_text("StreamARN")
     return state.find_active(state.name_in(request), "UPDATING")
@@ -90,7 +77,8 @@ def _named_stream(state: ServiceState, request: Request) -> Stream:
 
 def _check_room(state: ServiceState, stream: Stream) -> None:
     limits, now_ms = state.limits, state.now_ms()
-    most = limits.consumers_per_stream
+    is_advantage = stream.mode == "ON_DEMAND" and state.commitment.is_on(now_ms)
+    most = limits.consumers_per_advantage_stream if is_advantage else limits.consumers_per_stream
     if most is not None and len(stream.present_consumers(now_ms)) >= most:
         raise limit_exceeded(
             f"Stream {stream.name} under account {stream.account_id} has its {most} registered "
@@ -128,7 +116,7 @@ def _consumer_in(state: ServiceState, request: Request) -> tuple[Stream, Consume
         parsed.stream_arn,
     ):
         raise invalid_argument("StreamARN and ConsumerName contradict the ConsumerARN.")
-    return _find_consumer(state, arn)
+    return state.find_consumer(arn)
 
 
 def _page_start(state: ServiceState, stream: Stream, request: Request) -> str:
@@ -159,7 +147,7 @@ def _shape(state: ServiceState, consumer: Consumer) -> dict[str, object]:
 def subscribe_to_shard(state: ServiceState, request: Request) -> Members:
     arn, shard_id = request.required_text("ConsumerARN"), request.required_text("ShardId")
     starting_position = request.required_section("StartingPosition")
-    stream, consumer = _find_consumer(state, arn)
+    stream, consumer = state.find_consumer(arn)
     state.find_readable(stream.name)
     shard = stream.shard(shard_id, state.now_ms())
     status = consumer.status(state.now_ms())
@@ -167,8 +155,7 @@ def subscribe_to_shard(state: ServiceState, request: Request) -> Members:
         raise resource_in_use(f"Consumer {arn} is not ACTIVE, instead in state {status}.")
     _take_call(state, consumer, shard)
     position = position_in(state, stream, shard, starting_position, SUBSCRIPTION_MEMBERS)
-    if request.flag("DryRun"):
-        raise ApiError("DryRunOperationException", "The request would have succeeded.")
+    request.end_dry_run()
     fault = state.faults.take_inside(Scope("SubscribeToShard", stream.name, shard_id))
     subscription = Subscription(stream, shard, consumer, position, state.monotonic(), fault)
     taken_over = resource_in_use(

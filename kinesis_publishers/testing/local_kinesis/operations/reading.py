@@ -28,6 +28,7 @@ def get_shard_iterator(state: ServiceState, request: Request) -> Members:
     key = ("GetShardIterator", stream.name, shard.shard_id)
     if not state.rates.take_call(key, per_second, state.monotonic()):
         raise stream.rate_exceeded(shard)
+    request.end_dry_run()
     iterator = _iterator(state, stream, shard, position.number, position.kind)
     return {"ShardIterator": iterator.encode()}
 
@@ -39,6 +40,7 @@ def get_records(state: ServiceState, request: Request) -> Members:
     shard = stream.shard(iterator.shard_id, state.now_ms())
     _check_age(state, iterator)
     _take_read(state, stream, shard)
+    request.end_dry_run()
     if iterator.kind == "stuck":
         page = Page([], iterator.number, None, 0)
         next_iterator = _iterator(state, stream, shard, iterator.number, "stuck")

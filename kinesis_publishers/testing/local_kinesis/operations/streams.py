@@ -1,19 +1,23 @@
-"""Creating, describing, listing, tagging and deleting streams, and changing their limits."""
+"""Creating, describing, listing and deleting streams, and changing their limits."""
 
 from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from typing import cast
 
 from kinesis_publishers.testing.local_kinesis.answers import (
     invalid_argument,
     resource_in_use,
     validation,
 )
-from kinesis_publishers.testing.local_kinesis.requests import Request, missing
+from kinesis_publishers.testing.local_kinesis.operations.settings import warm_throughput_in
+from kinesis_publishers.testing.local_kinesis.requests import Request, missing, mode_in
 from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
-from kinesis_publishers.testing.local_kinesis.stream import Stream, StreamMode, shard_shape
+from kinesis_publishers.testing.local_kinesis.stream import (
+    Stream,
+    shard_shape,
+    warm_throughput_shape,
+)
 
 _ON_DEMAND_SHARDS = 4
 _MAX_SHARDS = 100_000
@@ -25,7 +29,7 @@ _LARGEST_RECORD_KIB = 10_240
 
 def create_stream(state: ServiceState, request: Request) -> None:
     name = request.name("StreamName")
-    mode = _mode_in(request)
+    mode = mode_in(request.section("StreamModeDetails"))
     count = request.integer("ShardCount", 1, _MAX_SHARDS)
     if mode == "ON_DEMAND":
         if count is not None:
@@ -35,8 +39,10 @@ def create_stream(state: ServiceState, request: Request) -> None:
         raise missing("ShardCount")
     tags = request.tags()
     max_record_kib = request.integer("MaxRecordSizeInKiB", 1024, _LARGEST_RECORD_KIB)
-    stream = state.create(name, mode, count, max_record_kib)
+    warm_mibps = warm_throughput_in(state, request, mode)
+    stream = state.create(name, mode, max(count, warm_mibps or 0), max_record_kib)
     stream.tags.update(tags)
+    stream.warm_mibps = warm_mibps
 
 
 def delete_stream(state: ServiceState, request: Request) -> None:
@@ -76,6 +82,8 @@ def describe_stream_summary(state: ServiceState, request: Request) -> Members:
         "ConsumerCount": len(stream.present_consumers(state.now_ms())),
         "MaxRecordSizeInKiB": _max_record_kib(state, stream),
     }
+    if stream.mode == "ON_DEMAND" and state.commitment.is_on(state.now_ms()):
+        summary["WarmThroughput"] = warm_throughput_shape(stream)
     return {"StreamDescriptionSummary": summary}
 
 
@@ -103,13 +111,6 @@ def _max_record_kib(state: ServiceState, stream: Stream) -> int:
     return _LARGEST_RECORD_KIB if most is None else stream.max_record_kib or most // 1024
 
 
-def _mode_in(request: Request) -> StreamMode:
-    details = request.section("StreamModeDetails")
-    if details is None:
-        return "PROVISIONED"
-    return cast("StreamMode", details.choice("StreamMode", ("PROVISIONED", "ON_DEMAND")))
-
-
 def _summary(state: ServiceState, stream: Stream) -> dict[str, object]:
     return {
         "StreamName": stream.name,
@@ -123,8 +124,9 @@ def _summary(state: ServiceState, stream: Stream) -> dict[str, object]:
 def _description(state: ServiceState, stream: Stream) -> dict[str, object]:
     return _summary(state, stream) | {
         "RetentionPeriodHours": stream.retention_hours,
-        "EnhancedMonitoring": [{"ShardLevelMetrics": []}],
-        "EncryptionType": "NONE",
+        "EnhancedMonitoring": [{"ShardLevelMetrics": stream.metrics}],
+        "EncryptionType": "NONE" if stream.key_id is None else "KMS",
+        "KeyId": stream.key_id,
     }
 
 
@@ -145,44 +147,12 @@ def change_retention(state: ServiceState, request: Request, *, longer: bool) -> 
             f"{refused} than existing retention period ({existing} hours). Use "
             f"{other}RetentionPeriod API."
         )
-
-    def apply(_: int) -> None:
-        stream.retention_hours = hours
-
-    state.change(stream, apply)
+    state.set_later(stream, retention_hours=hours)
 
 
 def change_record_size(state: ServiceState, request: Request) -> None:
     kib = request.required_integer("MaxRecordSizeInKiB", 1024, _LARGEST_RECORD_KIB)
-    stream = state.active_stream_in(request)
-
-    def apply(_: int) -> None:
-        stream.max_record_kib = kib
-
-    state.change(stream, apply)
-
-
-def add_tags(state: ServiceState, request: Request) -> None:
-    if not request.has("Tags"):
-        raise missing("Tags")
-    state.stream_in(request).tags.update(request.tags())
-
-
-def remove_tags(state: ServiceState, request: Request) -> None:
-    stream = state.stream_in(request)
-    for key in request.items("TagKeys"):
-        stream.tags.pop(str(key), None)
-
-
-def list_tags(state: ServiceState, request: Request) -> Members:
-    stream = state.stream_in(request)
-    limit = request.integer("Limit", 1, 50) or 50
-    after = request.text("ExclusiveStartTagKey") or ""
-    tags = [(key, value) for key, value in sorted(stream.tags.items()) if key > after]
-    return {
-        "Tags": [{"Key": key, "Value": value} for key, value in tags[:limit]],
-        "HasMoreTags": len(tags) > limit,
-    }
+    state.set_later(state.active_stream_in(request), max_record_kib=kib)
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -194,7 +164,4 @@ OPERATIONS: dict[str, Operation] = {
     "IncreaseStreamRetentionPeriod": partial(change_retention, longer=True),
     "DecreaseStreamRetentionPeriod": partial(change_retention, longer=False),
     "UpdateMaxRecordSize": change_record_size,
-    "AddTagsToStream": add_tags,
-    "RemoveTagsFromStream": remove_tags,
-    "ListTagsForStream": list_tags,
 }

@@ -42,14 +42,16 @@ def put_record(state: ServiceState, request: Request) -> Members:
     entry = _entry_of(request.fields, _record_limit(state, stream))
     if request.has("SequenceNumberForOrdering"):
         request.decimal("SequenceNumberForOrdering")
+    request.end_dry_run()
     shard, number = _Writer(state, stream, "PutRecord").store(entry)
-    return {"ShardId": shard.shard_id, "SequenceNumber": str(number)}
+    return {"ShardId": shard.shard_id, "SequenceNumber": str(number)} | _encryption(stream)
 
 
 def put_records(state: ServiceState, request: Request) -> Members:
     """Store what can be stored: each entry succeeds or fails for itself, in the order given."""
     stream = state.readable_stream_in(request)
     entries = _entries_in(state, stream, request)
+    request.end_dry_run()
     writer = _Writer(state, stream, "PutRecords")
     results: list[dict[str, str]] = []
     failed = 0
@@ -61,7 +63,12 @@ def put_records(state: ServiceState, request: Request) -> Members:
             results.append({"ErrorCode": error.code, "ErrorMessage": error.message})
         else:
             results.append({"SequenceNumber": str(number), "ShardId": shard.shard_id})
-    return {"FailedRecordCount": failed, "Records": results}
+    return {"FailedRecordCount": failed, "Records": results} | _encryption(stream)
+
+
+def _encryption(stream: Stream) -> dict[str, object]:
+    # Not NONE: AWS says it of records and writes only where there is encryption.
+    return {} if stream.key_id is None else {"EncryptionType": "KMS"}
 
 
 @define
@@ -79,7 +86,13 @@ class _Writer:
         error = self._fault_of(shard) or self._rate_error(shard, entry.size_bytes)
         if error is not None:
             raise error
-        number = shard.append(entry.data_base64, entry.key_json, entry.size_bytes, self._now_ms)
+        number = shard.append(
+            entry.data_base64,
+            entry.key_json,
+            entry.size_bytes,
+            self._now_ms,
+            is_encrypted=self._stream.key_id is not None,
+        )
         return shard, number
 
     def _fault_of(self, shard: Shard) -> ApiError | None:
