@@ -32,11 +32,21 @@ from kinesis_publishers.testing.local_kinesis.answers import (
 
 if TYPE_CHECKING:
     from h2.connection import H2Connection
+    from hyperframe.frame import Frame, GoAwayFrame
 
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
 
 # PutRecords has up to 14 MB: a small window would make it wait for each piece.
 _RECEIVE_WINDOW = 16 * 1024 * 1024
+
+
+class _Http(h2.connection.H2Connection):
+    """Goes on after a GOAWAY, after which h2 would neither send nor receive."""
+
+    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
+        if frame.error_code == ErrorCodes.NO_ERROR:
+            return [], [ConnectionTerminated()]
+        return super()._receive_goaway_frame(frame)
 
 
 @define
@@ -58,9 +68,8 @@ class Http2Connection(asyncio.Protocol):
         self._dispatcher = dispatcher
         self._max_streams = max_streams
         # Latin-1 reads any header: bytes that are not text must not end the connection.
-        self._http = h2.connection.H2Connection(
-            H2Configuration(client_side=False, header_encoding="latin-1")
-        )
+        self._http = _Http(H2Configuration(client_side=False, header_encoding="latin-1"))
+        self._is_left = False
         self._calls: dict[int, _Call] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -101,6 +110,12 @@ class Http2Connection(asyncio.Protocol):
             self._transport.close()
         else:
             self._sender.flush()
+            self._close_if_done()
+
+    def _close_if_done(self) -> None:
+        # RFC 9113 6.8: the streams of a client that leaves may end.
+        if self._is_left and not self._calls:
+            self._transport.close()
 
     async def close(self) -> None:
         """Send GOAWAY, abort the connection and cancel the calls that are open on it."""
@@ -130,8 +145,10 @@ class Http2Connection(asyncio.Protocol):
                 self._sender.wake(stream_id)
             case WindowUpdated() | RemoteSettingsChanged():
                 self._sender.wake_all()
-            case ConnectionTerminated():
-                self._transport.close()
+            case ConnectionTerminated(error_code=code):
+                self._is_left = True
+                if code:
+                    self._transport.close()
 
     def _take(self, stream_id: int, headers: dict[str, str]) -> None:
         if len(self._calls) < self._max_streams:
@@ -149,6 +166,7 @@ class Http2Connection(asyncio.Protocol):
         def forget(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
             self._calls.pop(stream_id, None)
+            self._close_if_done()
 
         task = asyncio.get_running_loop().create_task(self._answer(stream_id, call))
         self._tasks.add(task)

@@ -19,6 +19,7 @@ from h2.events import (
     StreamReset,
 )
 from h2.settings import SettingCodes, Settings
+from hyperframe.frame import GoAwayFrame
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -71,6 +72,15 @@ class Http2Client:
 
     def flush(self) -> None:
         self._writer.write(self.http.data_to_send())
+
+    def leave(self, code: int) -> None:
+        """Say GOAWAY; not by h2, which would take nothing more."""
+        self._writer.write(GoAwayFrame(0, error_code=code).serialize())
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the server has closed the connection."""
+        return self._reader.at_eof()
 
     async def receive(self) -> None:
         """Take what comes until the server closes the connection."""

@@ -167,6 +167,24 @@ async def test_a_server_that_closes_says_so(server: Running, client: Http2Client
     assert body.closed.is_set()
 
 
+@pytest.mark.parametrize("code", [ErrorCodes.NO_ERROR, ErrorCodes.INTERNAL_ERROR])
+async def test_the_streams_of_a_client_that_leaves_end_by_themselves(
+    server: Running, client: Http2Client, code: ErrorCodes
+) -> None:
+    """JavaScript's SDK says it once an answer begins; after an error none goes on."""
+    body, number = open_stream(server, client, b"first")
+    await until(lambda: client.streams[number].body == b"first")
+    client.leave(code)
+    if code is ErrorCodes.NO_ERROR:
+        body.give(PIECE)
+        await until(lambda: client.streams[number].body == b"first" + PIECE)
+        assert not client.is_left
+        body.give(None)
+        await until(lambda: client.streams[number].has_ended)
+    await until(lambda: client.is_left)
+    assert body.closed.is_set()
+
+
 async def test_a_client_that_breaks_the_protocol_is_told_and_its_streams_end(
     server: Running, client: Http2Client
 ) -> None:
