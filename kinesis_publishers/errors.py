@@ -113,8 +113,8 @@ class ThroughputExceededError(ServiceError):
 class LimitExceededError(ServiceError):
     """An account-wide rate or a limit on resources was hit.
 
-    What to do: nothing if it is a rate. If it is the number of stream consumers (20 per stream),
-    remove one.
+    What to do: nothing if it is a rate. If it is the number of stream consumers (20 per stream, 50
+    with On-demand Advantage), remove one.
     """
 
     retryable = True

@@ -34,6 +34,10 @@ class CallingControlPlane(ControlPlane):
     ) -> _T:
         """Make one call and return what ``read`` takes out of the answer."""
 
+    async def ask(self, operation: str, where: str, **request: Any) -> dict[str, Any]:
+        """Make one call and return its answer; ``where`` is what messages name."""
+        return await self._ask(operation, where, lambda answer: answer, **request)
+
     async def describe_stream(self, stream: str) -> StreamSummary:
         named = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
         return await self._ask("DescribeStreamSummary", stream, _summary, **named)

@@ -12,25 +12,32 @@ from rich.text import Text
 from kinesis_publishers.assembly import (
     checkpoint_store_class,
     event_reporter_classes,
+    open_control,
     publisher_factory_class,
 )
 from kinesis_publishers.cli.shared.commands import CleanGroup, read_file
 from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
+from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.config import (
     CheckpointConfig,
     FanOutConfig,
     Properties,
+    SourceConfig,
     SqliteCheckpointConfig,
+    StreamsConfig,
 )
 from kinesis_publishers.config.catalogue import ALL_OPTIONS, all_declarations, find_option
 from kinesis_publishers.config.option import MASK, Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.reference import accepted_text, value_text
 from kinesis_publishers.config.rules import IneffectiveKey, ineffective_keys
+from kinesis_publishers.config.sections.source import EFO
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from kinesis_publishers.aws.permissions import Permission
 
 
 @frozen(kw_only=True)
@@ -43,36 +50,44 @@ class _ValueRow:
     source: str
 
 
-@frozen(kw_only=True)
+@frozen
 class _Findings:
     """What a check finds; the fields of the JSON object."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[IneffectiveKey, ...] = ()
     values: tuple[_ValueRow, ...] = ()
+    permissions: tuple[Permission, ...] = ()
 
 
 @click.group(cls=CleanGroup)
 def config() -> None:
-    """Show what can be configured, and check configurations; neither calls AWS."""
+    """Show what can be configured, and check configurations and permissions."""
 
 
 @config.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--partial", is_flag=True, help="Streams may be missing: --stream says them.")
+@click.option(
+    "--permissions",
+    type=click.Choice(["read", "write", "both"]),
+    help="Ask AWS whether its permissions allow reading or writing, without effects.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with all findings.")
-def check(file: str, partial: bool, as_json: bool) -> None:
+def check(file: str, partial: bool, permissions: str | None, as_json: bool) -> None:
     """Check a .properties FILE (- for standard input): all errors at once, and what is in effect.
 
     Prints every option with its value, in its unit, whether it is given or a default; secrets are
-    masked. Warns of keys without effect. Exits with 1 if there are errors.
+    masked. Warns of keys without effect. Exits with 1 if there are errors, or a permission is
+    denied.
 
     \b
     Examples:
       kinesis-publishers config check my.properties
       kinesis-publishers config check - --json < my.properties
+      kinesis-publishers config check my.properties --permissions read
     """
-    findings = _check(read_file(file), name=file, partial=partial)
+    findings = _check(read_file(file), name=file, partial=partial, permissions=permissions)
     if as_json:
         print_json_lines([{"is_valid": not findings.errors, **asdict(findings)}])
     else:
@@ -106,7 +121,7 @@ def list_command(text: str, as_json: bool) -> None:
         raise click.ClickException(f"No option has {text!r} in its key or its description.")
 
 
-def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
+def _check(content: bytes, *, name: str, partial: bool, permissions: str | None) -> _Findings:
     try:
         properties = Properties.from_text(content, name=name, complete=not partial)
     except ConfigErrors as error:
@@ -124,16 +139,42 @@ def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
             load(properties)
         except KinesisPublishersError as error:
             errors.append(str(error))
-    return _Findings(
-        errors=tuple(errors),
-        warnings=ineffective_keys(properties),
-        values=() if errors else tuple(_value_rows(properties)),
-    )
+    values = () if errors else tuple(_value_rows(properties))
+    proved: tuple[Permission, ...] = ()
+    if permissions is not None and not errors:
+        proved = run_until_signal(lambda: _prove(properties, permissions))
+        errors = [one.reason for one in proved if one.verdict == "denied"]
+    return _Findings(tuple(errors), ineffective_keys(properties), values, proved)
+
+
+async def _prove(properties: Properties, wanted: str) -> tuple[Permission, ...]:
+    """Try what the configured reader, or a producer, calls on each stream."""
+    from kinesis_publishers.aws.permissions import PermissionProof
+
+    is_fan_out = properties.get(SourceConfig.record_publisher) == EFO
+    # Spark reads ranges again after a restart, by polling.
+    polls = not is_fan_out or any(key.startswith("kinesis.spark.") for key in properties.to_dict())
+    found: list[Permission] = []
+    async with open_control(properties) as control:
+        for stream in await control.streams():
+            proof = PermissionProof(control.control_plane, stream.arn, found)
+            await proof.describe()
+            if wanted != "write" and polls:
+                await proof.poll()
+            if wanted != "write" and is_fan_out:
+                await proof.fan_out(control.registration)
+            if wanted != "read":
+                await proof.write()
+    if not found:
+        raise StreamsConfig.names.missing()
+    return tuple(found)
 
 
 def _print(findings: _Findings) -> None:
     if findings.values:
         print_rich(_value_table(findings.values))
+    if findings.permissions:
+        print_rich(_permission_table(findings.permissions))
     for warning in findings.warnings:
         say(f"Warning: {warning}.")
     for error in findings.errors:
@@ -147,6 +188,15 @@ def _value_table(rows: Sequence[_ValueRow]) -> Table:
     for row in sorted(rows, key=lambda row: row.source, reverse=True):
         style = "bold" if row.source == "given" else ""
         table.add_row(row.key, Text(_with_unit(row.value, row.unit)), row.source, style=style)
+    return table
+
+
+def _permission_table(permissions: Sequence[Permission]) -> Table:
+    table = new_table("Permission", "Resource", "Verdict", "Reason", overflow="fold")
+    for one in permissions:
+        # The reason of a refusal is an error.
+        reason = "" if one.verdict == "denied" else one.reason
+        table.add_row(one.action, Text(one.resource), one.verdict, Text(reason))
     return table
 
 

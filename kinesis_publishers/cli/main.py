@@ -19,7 +19,7 @@ _OWN: Final = {
     "create": "Create a stream, and wait until it is ACTIVE.",
     "describe": "Show what streams are: status, mode, retention, shards and stream consumers.",
     "list": "List the streams of a region.",
-    "config": "Show what can be configured, and check configurations; neither calls AWS.",
+    "config": "Show what can be configured, and check configurations and permissions.",
     "consumers": "Manage the stream consumers of enhanced fan-out by hand.",
     "init": "Write a small project that works: a program, its tests, and a README.",
     "leases": "Show and change which worker reads which shard, and how far.",

@@ -11,10 +11,13 @@ import pytest
 
 from kinesis_publishers.cli.shared.commands import read_file
 from kinesis_publishers.config.catalogue import all_declarations
-from tests.unit.cli.cli_support import run_command
+from kinesis_publishers.testing.local_kinesis import Fault
+from tests.unit.cli.cli_support import ORDERS, run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.unit.cli.cli_support import RunCommand
 
 _GOOD = """\
 kinesis.streams = orders
@@ -177,3 +180,86 @@ def test_standard_input_that_is_closed_is_wrong_usage(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(click.UsageError, match="Standard input is closed"):
         read_file("-")
+
+
+EFO = "kinesis.stream.recordpublisher=EFO\nkinesis.stream.efo.consumername=reports\n"
+SPARK = "kinesis.stream.efo.deregister=never\nkinesis.spark.planner=ranges\n"
+READ = ["DescribeStreamSummary", "ListShards"]
+POLL = ["GetShardIterator", "GetRecords"]
+FAN_OUT = ["DescribeStreamConsumer", "ListStreamConsumers", "SubscribeToShard"]
+REGISTER = ["RegisterStreamConsumer", "DeregisterStreamConsumer"]
+
+
+def proved(run: RunCommand, lines: str, wanted: str) -> tuple[int, dict[str, list[str]]]:
+    """Return the exit code, and the permissions by verdict."""
+    text = run.path.read_text() + lines
+    result = run_command("config", "check", "-", "--json", "--permissions", wanted, stdin=text)
+    found: dict[str, list[str]] = {"allowed": [], "denied": [], "not provable": []}
+    for one in json.loads(result.stdout)["permissions"]:
+        assert ORDERS in one["resource"]
+        assert bool(one["reason"]) == (one["verdict"] != "allowed")
+        found[one["verdict"]].append(one["action"].removeprefix("kinesis:"))
+    return result.exit_code, found
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted", "allowed", "unproven"),
+    [
+        ("", "both", [*READ, *POLL, "PutRecords"], []),
+        ("", "write", [*READ, "PutRecords"], []),
+        (EFO, "read", READ + FAN_OUT, REGISTER),
+        (EFO + SPARK, "read", READ + POLL + FAN_OUT, REGISTER[:1]),
+    ],
+)
+def test_permissions_are_proved_without_effects(
+    run: RunCommand, lines: str, wanted: str, allowed: list[str], unproven: list[str]
+) -> None:
+    run.server.register_consumer(ORDERS, "reports")
+    expected = {"allowed": allowed, "denied": [], "not provable": unproven}
+    assert proved(run, lines, wanted) == (0, expected)
+    assert not any(run.server.records(ORDERS).values())
+    assert run.server.open_subscriptions() == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "denied", "unproven"),
+    [
+        (Fault("GetRecords", "error", code="AccessDeniedException"), POLL[1:], []),
+        (Fault("GetShardIterator", "error", code="AccessDeniedException"), POLL[:1], POLL[1:]),
+        (Fault("PutRecords", "error", code="KMSDisabledException"), ["PutRecords"], []),
+        (Fault("ListShards", "throttle"), [], READ[1:]),
+    ],
+)
+def test_a_denied_permission_is_an_error(
+    run: RunCommand, fault: Fault, denied: list[str], unproven: list[str]
+) -> None:
+    run.server.add_fault(fault)
+    code, found = proved(run, "", "both")
+    assert (code, found["denied"], found["not provable"]) == (bool(denied), denied, unproven)
+
+
+def test_what_a_consumer_needs_is_not_known_before_it_exists(run: RunCommand) -> None:
+    _, found = proved(run, EFO, "read")
+    assert found["not provable"] == [*REGISTER, "SubscribeToShard"]
+    arn = run.server.register_consumer(ORDERS, "reports")
+    given = f"kinesis.stream.efo.registration=NONE\nkinesis.stream.efo.consumerarn.{ORDERS}={arn}"
+    assert proved(run, EFO + given, "read")[1]["allowed"] == [*READ, "SubscribeToShard"]
+
+
+def test_nothing_is_written_where_a_dry_run_is_not_known(run: RunCommand) -> None:
+    run.server.add_fault(Fault("GetShardIterator", "body", message='{"ShardIterator": "a"}'))
+    assert proved(run, "", "write")[1]["not provable"] == ["PutRecords"]
+    assert not run.server.calls("PutRecords")
+
+
+def test_permissions_stand_below_the_values_and_a_refusal_in_the_errors(run: RunCommand) -> None:
+    run.server.add_fault(Fault("PutRecords", "error", code="AccessDeniedException"))
+    result = run_command("config", "check", str(run.path), "--permissions", "write")
+    verdicts = [line.split()[-1] for line in result.stdout.splitlines()[-3:]]
+    assert verdicts == ["allowed", "allowed", "denied"]
+    assert f"{ORDERS}: allow kinesis:PutRecords in the IAM policy" in result.stderr
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "1 error.")
+    for stream, error in (("nowhere", "Stream nowhere under account"), ("", "kinesis.streams")):
+        text = run.path.read_text().replace(f"={ORDERS}", f"={stream}")
+        lost = run_command("config", "check", "-", "--partial", "--permissions", "read", stdin=text)
+        assert (lost.exit_code, error in lost.stderr) == (1, True)
