@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define
 
-DAY_SECONDS = 24 * 3600
+_DAY_SECONDS = 24 * 3600
 
 
 @define
@@ -27,7 +27,7 @@ class Commitment:
 
     def disable(self, now_ms: int) -> None:
         if self.started_ms is not None and self.ends_ms is None:
-            self.ends_ms = max(now_ms, self.started_ms + DAY_SECONDS * 1000)
+            self.ends_ms = max(now_ms, self.started_ms + _DAY_SECONDS * 1000)
 
     def shape(self, now_ms: int) -> dict[str, object]:
         """Return the MinimumThroughputBillingCommitment of DescribeAccountSettings."""
@@ -37,5 +37,5 @@ class Commitment:
         if self.ends_ms is not None and not self.is_on(now_ms):
             return {"Status": "DISABLED", "StartedAt": started, "EndedAt": self.ends_ms / 1000}
         status = "ENABLED" if self.ends_ms is None else "ENABLED_UNTIL_EARLIEST_ALLOWED_END"
-        earliest = started + DAY_SECONDS
+        earliest = started + _DAY_SECONDS
         return {"Status": status, "StartedAt": started, "EarliestAllowedEndAt": earliest}

@@ -11,9 +11,6 @@ from typing import Literal
 import orjson
 from attrs import field, frozen
 
-#: How the names of members end whose values are instants.
-INSTANT_ENDINGS = ("Timestamp", "At")
-
 
 class ConnectionBroken(Exception):
     """Raised by the body of a :class:`StreamingAnswer`: the front breaks the connection here."""

@@ -11,7 +11,6 @@ import pybase64
 from attrs import evolve, frozen
 
 from kinesis_publishers.testing.local_kinesis.answers import (
-    INSTANT_ENDINGS,
     Answer,
     ApiError,
     StreamingAnswer,
@@ -76,7 +75,7 @@ def _member(name: str, value: Any) -> object:
         return [_member(name, item) for item in value]
     if name == "Data":
         return pybase64.b64decode(value)
-    if name.endswith(INSTANT_ENDINGS):
+    if name.endswith(("Timestamp", "At")):
         return cbor2.CBORTag(_INSTANT, round(value * 1000))
     return value
 

@@ -31,7 +31,6 @@ from kinesis_publishers.aws.subscription import EventStreamSubscription
 from kinesis_publishers.errors import ConnectionFailedError, MalformedResponseError
 from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 from kinesis_publishers.testing.local_kinesis.answers import (
-    INSTANT_ENDINGS,
     Answer,
     ConnectionBroken,
     StreamingAnswer,
@@ -169,4 +168,4 @@ def _with_instants(value: Any, name: str = "") -> Any:
         return {key: _with_instants(item, key) for key, item in value.items()}
     if isinstance(value, list):
         return [_with_instants(item) for item in value]
-    return datetime.fromtimestamp(value, UTC) if name.endswith(INSTANT_ENDINGS) else value
+    return datetime.fromtimestamp(value, UTC) if name.endswith(("Timestamp", "At")) else value

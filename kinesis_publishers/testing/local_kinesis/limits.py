@@ -35,8 +35,7 @@ class Limits:
         event_max_bytes: data and partition keys of one event, which may exceed it with one record.
         consumers_per_stream: not for an on-demand stream of an account that has enabled
             MinimumThroughputBillingCommitment, which takes ``consumers_per_advantage_stream``.
-        settings_calls_per_second: for each operation that shows or changes a setting, tags or a
-            policy.
+        settings_calls_per_second: of each operation for settings, tags and policies.
         creating_consumers: how many consumers of an account may be CREATING at once.
     """
 
@@ -60,8 +59,6 @@ class Limits:
     list_streams_calls_per_second: int | None = None
     describe_limits_calls_per_second: int | None = None
     settings_calls_per_second: int | None = None
-    mode_changes_per_day: int | None = 2
-    encryption_changes_per_day: int | None = 25
     consumers_per_stream: int | None = 20
     consumers_per_advantage_stream: int | None = 50
     creating_consumers: int | None = 5
@@ -154,15 +151,14 @@ _WINDOW_SECONDS = 0.95
 
 @define
 class RateWindow:
-    """Amounts taken within the last second, or another span."""
+    """Amounts taken within the last second."""
 
-    seconds: float = _WINDOW_SECONDS
     _taken: deque[tuple[float, float]] = field(factory=deque)
     _total: float = 0.0
     _blocked_until: float = float("-inf")
 
     def total(self, now: float) -> float:
-        while self._taken and now >= self._taken[0][0] + self.seconds:
+        while self._taken and now >= self._taken[0][0] + _WINDOW_SECONDS:
             self._total -= self._taken.popleft()[1]
         return self._total
 
@@ -177,7 +173,7 @@ class RateWindow:
             if total + amount <= most:
                 break
             total -= taken
-            free_at = max(free_at, taken_at + self.seconds)
+            free_at = max(free_at, taken_at + _WINDOW_SECONDS)
         return free_at - now
 
     def is_blocked(self, now: float) -> bool:
@@ -200,15 +196,12 @@ class Rates:
     def window(self, *key: str) -> RateWindow:
         return self._windows[key]
 
-    def take_call(
-        self, key: tuple[str, ...], most: int | None, now: float, seconds: float = _WINDOW_SECONDS
-    ) -> bool:
-        """Count one call; answer whether it is within ``most``. A refused call is free."""
-        if most is None:
+    def take_call(self, key: tuple[str, ...], per_second: int | None, now: float) -> bool:
+        """Count one call; answer whether it is within ``per_second``. A refused call is free."""
+        if per_second is None:
             return True
         window = self.window(*key)
-        window.seconds = seconds
-        if window.total(now) >= most:
+        if window.total(now) >= per_second:
             return False
         window.take(now)
         return True

@@ -128,11 +128,8 @@ class Request:
         for key, value in section.fields.items() if section is not None else ():
             if not isinstance(value, str):
                 raise serialization(f"The value of tag {key} is not a string.")
-            if not (1 <= len(key) <= 128 and _TAG.fullmatch(key) and _TAG.fullmatch(value)):
-                raise invalid_argument(
-                    "Some tags contain invalid characters, are too long, or begin with aws:. Valid "
-                    "characters: Unicode letters, digits, white space, _ . : / = + - @ %."
-                )
+            if not (key and _TAG.fullmatch(key) and _TAG.fullmatch(value)):
+                raise invalid_argument("Some tags contain invalid characters, or are too long.")
             tags[key] = value
         return tags
 

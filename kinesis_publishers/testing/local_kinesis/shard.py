@@ -115,20 +115,14 @@ class Shard:
         return [_stored_record(orjson.loads(fragment)) for fragment in self._fragments]
 
     def append(
-        self,
-        data_base64: str,
-        key_json: str,
-        size_bytes: int,
-        now_ms: int,
-        *,
-        is_encrypted: bool = False,
+        self, data_base64: str, key_json: str, size_bytes: int, now_ms: int, key_id: str | None
     ) -> int:
         """Store a record, whose payload and key are as in an answer; return its number."""
         number = self.space.number(self._next_position, now_ms // 1000)
         self._next_position += 1
         self.last_number = number
         arrival = f"{now_ms // 1000}.{now_ms % 1000:03d}"
-        encryption = ',"EncryptionType":"KMS"' if is_encrypted else ""
+        encryption = ',"EncryptionType":"KMS"' if key_id is not None else ""
         self._fragments.append(
             f'{{"SequenceNumber":"{number}","ApproximateArrivalTimestamp":{arrival},'
             f'"Data":"{data_base64}","PartitionKey":{key_json}{encryption}}}'.encode()

@@ -9,7 +9,7 @@ import pybase64
 from attrs import Factory, define, field
 
 from kinesis_publishers.clock import Clock
-from kinesis_publishers.testing.local_kinesis.account import DAY_SECONDS, Commitment
+from kinesis_publishers.testing.local_kinesis.account import Commitment
 from kinesis_publishers.testing.local_kinesis.answers import (
     ApiError,
     expired_next_token,
@@ -205,7 +205,7 @@ class ServiceState:
                 orjson.dumps(key).decode(),
                 len(data) + len(key.encode()),
                 now_ms,
-                is_encrypted=found.key_id is not None,
+                found.key_id,
             )
             stored.append((shard.shard_id, str(number)))
         return stored
@@ -293,14 +293,6 @@ class ServiceState:
         """Count a call of the control plane, or refuse it; ``scope`` is what the rate holds for."""
         if not self.rates.take_call((operation, *scope), per_second, self.monotonic()):
             raise limit_exceeded(f"Rate exceeded for {operation}.")
-
-    def take_daily_change(self, operation: str, most: int | None, stream: Stream) -> None:
-        """Count a change of a stream, or refuse one above ``most`` within 24 hours."""
-        key = operation, "daily", stream.name
-        if not self.rates.take_call(key, most, self.monotonic(), DAY_SECONDS):
-            raise limit_exceeded(
-                f"{operation} can be called {most} times within 24 hours for stream {stream.name}."
-            )
 
 
 def consumer_not_found(consumer: str) -> ApiError:

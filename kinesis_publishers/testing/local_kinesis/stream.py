@@ -222,13 +222,6 @@ class Stream:
         return True
 
 
-def warm_throughput_shape(stream: Stream) -> dict[str, object]:
-    """Return the WarmThroughput of a stream, of whose shards each takes 1 MiB/s."""
-    now = len(stream.open_shards)
-    target = now if stream.warm_mibps is None else stream.warm_mibps
-    return {"TargetMiBps": target, "CurrentMiBps": min(target, now)}
-
-
 def shard_shape(shard: Shard) -> dict[str, object]:
     """Return the ``Shard`` of ListShards and DescribeStream."""
     numbers = {"StartingSequenceNumber": str(shard.space.starting())}

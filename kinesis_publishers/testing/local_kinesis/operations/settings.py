@@ -12,7 +12,6 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     resource_not_found,
     validation,
 )
-from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
 from kinesis_publishers.testing.local_kinesis.requests import (
     MOST_TAGS,
     Request,
@@ -26,11 +25,12 @@ from kinesis_publishers.testing.local_kinesis.stream import (
     Consumer,
     Stream,
     StreamMode,
-    warm_throughput_shape,
 )
 
 # The defaults of us-east-1. AWS raises them on request: they are shown, and not kept to.
 _MOST_SHARDS, _MOST_ON_DEMAND_STREAMS = 20_000, 50
+#: Of a new on-demand stream, of which each takes 1 MiB/s.
+ON_DEMAND_SHARDS = 4
 _MOST_WARM_MIBPS = 10 * 1024
 
 
@@ -62,16 +62,8 @@ def update_account_settings(state: ServiceState, request: Request) -> Members:
 def update_mode(state: ServiceState, request: Request) -> None:
     request.required_text("StreamARN")
     mode = mode_in(request.required_section("StreamModeDetails"))
-    stream = state.active_stream_in(request)
     warm_mibps = warm_throughput_in(state, request, mode)
-    state.take_daily_change("UpdateStreamMode", state.limits.mode_changes_per_day, stream)
-    stream.warm_mibps = warm_mibps
-
-    def apply(due_ms: int) -> None:
-        stream.mode = mode
-        warm(stream, due_ms)
-
-    state.change(stream, apply)
+    state.set_later(state.active_stream_in(request), mode=mode, warm_mibps=warm_mibps)
 
 
 def warm_throughput_in(state: ServiceState, request: Request, mode: StreamMode) -> int | None:
@@ -79,42 +71,31 @@ def warm_throughput_in(state: ServiceState, request: Request, mode: StreamMode) 
     mibps = request.integer("WarmThroughputMiBps", 0, 1 << 31)
     if mibps is None:
         return None
-    if mode != "ON_DEMAND":
-        raise validation("WarmThroughputMiBps is for streams in ON_DEMAND mode only.")
-    if not state.commitment.is_on(state.now_ms()):
+    if mode != "ON_DEMAND" or not state.commitment.is_on(state.now_ms()):
         raise validation(
-            f"WarmThroughputMiBps needs MinimumThroughputBillingCommitment, which account "
-            f"{state.behaviour.account_id} has not enabled."
+            "WarmThroughputMiBps is for ON_DEMAND streams of an account that has enabled "
+            "MinimumThroughputBillingCommitment."
         )
     if mibps > _MOST_WARM_MIBPS:
         raise limit_exceeded(f"A stream cannot scale to more than {_MOST_WARM_MIBPS} MiB/s.")
     return mibps
 
 
-def warm(stream: Stream, now_ms: int) -> None:
-    """Give a stream the shards that its warm throughput needs, of 1 MiB/s each."""
-    if stream.warm_mibps is not None and stream.warm_mibps > len(stream.open_shards):
-        scale_shards(stream, stream.warm_mibps, now_ms)
-
-
 def update_warm_throughput(state: ServiceState, request: Request) -> Members:
     stream = state.active_stream_in(request)
-    mibps = warm_throughput_in(state, request, stream.mode)
-    if mibps is None:
+    target = warm_throughput_in(state, request, stream.mode)
+    if target is None:
         raise missing("WarmThroughputMiBps")
-    stream.warm_mibps = mibps
-    state.change(stream, partial(warm, stream))
-    return _named(stream) | {"WarmThroughput": warm_throughput_shape(stream)}
+    state.set_later(stream, warm_mibps=target)
+    throughput = {"TargetMiBps": target, "CurrentMiBps": stream.warm_mibps or ON_DEMAND_SHARDS}
+    return _named(stream) | {"WarmThroughput": throughput}
 
 
 def change_encryption(state: ServiceState, request: Request, *, starts: bool) -> None:
     if request.choice("EncryptionType", ("NONE", "KMS")) != "KMS":
         raise invalid_argument("The only valid EncryptionType is KMS.")
     key_id = request.required_text("KeyId")
-    stream = state.active_stream_in(request)
-    operation = "StartStreamEncryption" if starts else "StopStreamEncryption"
-    state.take_daily_change(operation, state.limits.encryption_changes_per_day, stream)
-    state.set_later(stream, key_id=key_id if starts else None)
+    state.set_later(state.active_stream_in(request), key_id=key_id if starts else None)
 
 
 def change_monitoring(state: ServiceState, request: Request, *, enables: bool) -> Members:

@@ -10,16 +10,14 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     resource_in_use,
     validation,
 )
-from kinesis_publishers.testing.local_kinesis.operations.settings import warm_throughput_in
+from kinesis_publishers.testing.local_kinesis.operations.settings import (
+    ON_DEMAND_SHARDS,
+    warm_throughput_in,
+)
 from kinesis_publishers.testing.local_kinesis.requests import Request, missing, mode_in
 from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
-from kinesis_publishers.testing.local_kinesis.stream import (
-    Stream,
-    shard_shape,
-    warm_throughput_shape,
-)
+from kinesis_publishers.testing.local_kinesis.stream import Stream, shard_shape
 
-_ON_DEMAND_SHARDS = 4
 _MAX_SHARDS = 100_000
 # A larger Limit is accepted and not honoured (API reference).
 _MOST_PER_PAGE = 100
@@ -34,13 +32,13 @@ def create_stream(state: ServiceState, request: Request) -> None:
     if mode == "ON_DEMAND":
         if count is not None:
             raise validation("ShardCount must not be set for an ON_DEMAND stream.")
-        count = _ON_DEMAND_SHARDS
+        count = ON_DEMAND_SHARDS
     if count is None:
         raise missing("ShardCount")
     tags = request.tags()
     max_record_kib = request.integer("MaxRecordSizeInKiB", 1024, _LARGEST_RECORD_KIB)
     warm_mibps = warm_throughput_in(state, request, mode)
-    stream = state.create(name, mode, max(count, warm_mibps or 0), max_record_kib)
+    stream = state.create(name, mode, count, max_record_kib)
     stream.tags.update(tags)
     stream.warm_mibps = warm_mibps
 
@@ -83,7 +81,8 @@ def describe_stream_summary(state: ServiceState, request: Request) -> Members:
         "MaxRecordSizeInKiB": _max_record_kib(state, stream),
     }
     if stream.mode == "ON_DEMAND" and state.commitment.is_on(state.now_ms()):
-        summary["WarmThroughput"] = warm_throughput_shape(stream)
+        warm = stream.warm_mibps or ON_DEMAND_SHARDS
+        summary["WarmThroughput"] = {"TargetMiBps": warm, "CurrentMiBps": warm}
     return {"StreamDescriptionSummary": summary}
 
 

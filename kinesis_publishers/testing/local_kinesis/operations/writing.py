@@ -87,11 +87,7 @@ class _Writer:
         if error is not None:
             raise error
         number = shard.append(
-            entry.data_base64,
-            entry.key_json,
-            entry.size_bytes,
-            self._now_ms,
-            is_encrypted=self._stream.key_id is not None,
+            entry.data_base64, entry.key_json, entry.size_bytes, self._now_ms, self._stream.key_id
         )
         return shard, number
 
