@@ -1,23 +1,30 @@
 """Process each record of a stream once among several workers, until SIGTERM.
 
-    python worker.py FILE.properties
+    DEAD_LETTER_STREAM=orders-letters python worker.py FILE.properties
 
-The file turns leases on, so that any number of these processes share the shards.
+The file turns leases on, so that any number of these processes share the shards. A record that is
+no JSON, or that cannot be processed, goes to the other stream as it is.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 
-from kinesis_publishers import Properties, records
+from kinesis_publishers import DeadLetter, Properties, Record, scan
+
+
+def process(record: Record) -> None:
+    print(f"{record.partition_key}: {record.value!r}", flush=True)
 
 
 def main(path: str) -> None:
     logging.basicConfig(level=logging.INFO)
-    # SIGTERM ends the loop after the current record, with a checkpoint, and releases the leases.
-    for record in records(Properties.from_file(path)):
-        print(f"{record.partition_key}: {record.data!r}", flush=True)
+    properties = Properties.from_file(path)
+    letters = DeadLetter.to_stream(properties, stream=os.environ["DEAD_LETTER_STREAM"])
+    # SIGTERM ends it after the current record, with a checkpoint, and releases the leases.
+    scan(properties, process, decode="json", on_error=letters)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ _KEY = re.compile(
     r"(?:\.[\w<>\[\]-]+)*"
 )
 # Prefixes of other connectors' options, and names that are no keys.
-_FOREIGN = re.compile(r"kinesis\.(?:executor|client|X$|us-|eu-|ap-)|flink\.X$|\w+$")
+_FOREIGN = re.compile(r"kinesis\.(?:executor|client|X$|us-|eu-|ap-|REGION)|flink\.X$|\w+$")
 _FILE = re.compile(r"(?<![\w/.:-])((?:[\w.-]+/)*[\w-]+\.(?:py|cfg|ini|toml|yml))\b")
 _MODULE = re.compile(r"`(kinesis_publishers(?:_spark)?(?:\.\w+)+)`")
 # Phrases with a plainer form, as "in addition to" for "beside".

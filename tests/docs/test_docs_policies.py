@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore import xform_name
+from botocore.endpoint_provider import EndpointProvider
 from botocore.loaders import Loader
 
 from kinesis_publishers import KinesisDataFetcher, RecordBatch, Shard
@@ -127,3 +128,20 @@ async def read_one(properties: dict[str, str]) -> None:
 
     async with KinesisDataFetcher.from_properties(properties, on_batch) as fetcher:
         await fetcher.run()
+
+
+def test_the_hosts_are_those_that_botocore_calls() -> None:
+    resolve = EndpointProvider(
+        Loader().load_service_model("kinesis", "endpoint-rule-set-1"),
+        Loader().load_data("partitions"),
+    ).resolve_endpoint
+    stream = {"StreamARN": "arn:aws:kinesis:REGION:123456789012:stream/orders"}
+    for operation, fields in (("data", stream), ("control", stream), ("control", {})):
+        called = resolve(Region="us-east-1", OperationType=operation, **fields).url
+        host = called.replace("123456789012", "ACCOUNT").replace("us-east-1", "REGION")
+        assert f"`{host.removeprefix('https://')}`" in _PAGE.read_text("utf-8"), host
+    model = Loader().load_service_model("kinesis", "service-2")["operations"]
+    kinds = {name: one["staticContextParams"]["OperationType"] for name, one in model.items()}
+    (row,) = re.findall(r"^\|(.*)\| `ACCOUNT\.data-", _PAGE.read_text("utf-8"), re.MULTILINE)
+    read = {name for name, kind in kinds.items() if kind["value"] == "data"}
+    assert set(re.findall(r"`(\w+)`", row)) == read - {"PutRecord"}
