@@ -20,13 +20,11 @@ class Commitment:
     def is_on(self, now_ms: int) -> bool:
         return self.started_ms is not None and (self.ends_ms is None or now_ms < self.ends_ms)
 
-    def enable(self, now_ms: int) -> None:
-        if not self.is_on(now_ms):
-            self.started_ms = now_ms
-        self.ends_ms = None
-
-    def disable(self, now_ms: int) -> None:
-        if self.started_ms is not None and self.ends_ms is None:
+    def change(self, *, enabled: bool, now_ms: int) -> None:
+        if enabled:
+            self.started_ms = self.started_ms if self.is_on(now_ms) else now_ms
+            self.ends_ms = None
+        elif self.started_ms is not None and self.ends_ms is None:
             self.ends_ms = max(now_ms, self.started_ms + _DAY_SECONDS * 1000)
 
     def shape(self, now_ms: int) -> dict[str, object]:

@@ -227,12 +227,21 @@ def test_a_stream_in_creation_takes_no_consumers(make_kinesis: Any) -> None:
         register(kinesis)
 
 
-def test_a_stream_has_at_most_20_consumers(make_kinesis: Any) -> None:
+@pytest.mark.parametrize(
+    ("commitment", "mode", "most"),
+    [("ENABLED", "PROVISIONED", 20), ("DISABLED", "ON_DEMAND", 20), ("ENABLED", "ON_DEMAND", 50)],
+)
+def test_a_stream_has_at_most_20_consumers_or_50_with_on_demand_advantage(
+    make_kinesis: Any, commitment: str, mode: str, most: int
+) -> None:
     kinesis = make_kinesis(Limits(register_consumer_calls_per_second=None))
     kinesis.create()
-    for number in range(20):
+    kinesis("UpdateAccountSettings", MinimumThroughputBillingCommitment={"Status": commitment})
+    kinesis("UpdateStreamMode", StreamARN=ARN, StreamModeDetails={"StreamMode": mode})
+    for number in range(most):
         register(kinesis, str(number))
-    with pytest.raises(ApiError, match=r"LimitExceededException: Stream orders .* 20 registered"):
+    refusal = rf"LimitExceededException: Stream orders .* {most} registered"
+    with pytest.raises(ApiError, match=refusal):
         register(kinesis, "one-more")
     with pytest.raises(ApiError, match="ResourceInUseException"):
         register(kinesis, "0")

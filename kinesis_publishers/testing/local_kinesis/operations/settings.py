@@ -52,10 +52,8 @@ def account_settings(state: ServiceState, _: Request) -> Members:
 
 def update_account_settings(state: ServiceState, request: Request) -> Members:
     wanted = request.required_section("MinimumThroughputBillingCommitment")
-    if wanted.choice("Status", ("ENABLED", "DISABLED")) == "ENABLED":
-        state.commitment.enable(state.now_ms())
-    else:
-        state.commitment.disable(state.now_ms())
+    enabled = wanted.choice("Status", ("ENABLED", "DISABLED")) == "ENABLED"
+    state.commitment.change(enabled=enabled, now_ms=state.now_ms())
     return account_settings(state, request)
 
 
@@ -69,14 +67,12 @@ def update_mode(state: ServiceState, request: Request) -> None:
 def warm_throughput_in(state: ServiceState, request: Request, mode: StreamMode) -> int | None:
     """Return the warm throughput that a request asks for; refuse it where there is none."""
     mibps = request.integer("WarmThroughputMiBps", 0, 1 << 31)
-    if mibps is None:
-        return None
-    if mode != "ON_DEMAND" or not state.commitment.is_on(state.now_ms()):
+    if mibps is not None and (mode != "ON_DEMAND" or not state.commitment.is_on(state.now_ms())):
         raise validation(
             "WarmThroughputMiBps is for ON_DEMAND streams of an account that has enabled "
             "MinimumThroughputBillingCommitment."
         )
-    if mibps > _MOST_WARM_MIBPS:
+    if mibps is not None and mibps > _MOST_WARM_MIBPS:
         raise limit_exceeded(f"A stream cannot scale to more than {_MOST_WARM_MIBPS} MiB/s.")
     return mibps
 
