@@ -22,7 +22,6 @@ from kinesis_publishers.testing.local_kinesis.answers import (
 
 _T = TypeVar("_T")
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
-MOST_TAGS = 50
 _TAG = re.compile(r"(?!aws:)[\w\s.:/=+\-@%]{0,256}")
 _DECIMAL = re.compile(r"0|[1-9]\d{0,128}")
 

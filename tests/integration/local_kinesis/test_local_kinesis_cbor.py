@@ -87,6 +87,9 @@ async def test_streams_and_consumers_are_described(client: Client) -> None:
     consumer = await client.call("DescribeStreamConsumer", ConsumerARN=arn)
     assert stream["StreamDescriptionSummary"]["StreamCreationTimestamp"] == created
     assert consumer["ConsumerDescription"]["ConsumerCreationTimestamp"] == created
+    wanted = {"MinimumThroughputBillingCommitment": {"Status": "ENABLED"}}
+    (settings,) = (await client.call("UpdateAccountSettings", **wanted)).values()
+    assert settings["StartedAt"] == cbor2.CBORTag(1, client.now_ms)
 
 
 async def test_the_end_of_a_shard_is_null(client: Client) -> None:

@@ -178,6 +178,7 @@ def test_every_answer_is_as_modelled() -> None:
                 assert bodies[-1] == b"", operation
             else:
                 found += deviations(shape, orjson.loads(bodies[-1]), operation)
+        assert server.calls("TagResource", "orders")
     assert found == []
     assert len(bodies) == len(STEPS)
 

@@ -12,26 +12,16 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     resource_not_found,
     validation,
 )
-from kinesis_publishers.testing.local_kinesis.requests import (
-    MOST_TAGS,
-    Request,
-    missing,
-    mode_in,
-    violation,
-)
+from kinesis_publishers.testing.local_kinesis.requests import Request, missing, mode_in, violation
 from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
-from kinesis_publishers.testing.local_kinesis.stream import (
-    METRICS,
-    Consumer,
-    Stream,
-    StreamMode,
-)
+from kinesis_publishers.testing.local_kinesis.stream import METRICS, Consumer, Stream, StreamMode
 
 # The defaults of us-east-1. AWS raises them on request: they are shown, and not kept to.
 _MOST_SHARDS, _MOST_ON_DEMAND_STREAMS = 20_000, 50
 #: Of a new on-demand stream, of which each takes 1 MiB/s.
 ON_DEMAND_SHARDS = 4
 _MOST_WARM_MIBPS = 10 * 1024
+_MOST_TAGS = 50
 
 
 def describe_limits(state: ServiceState, _: Request) -> Members:
@@ -117,10 +107,10 @@ def add_tags(state: ServiceState, request: Request, *, find: Find) -> None:
     if not request.has("Tags"):
         raise missing("Tags")
     tags, tagged = request.tags(), find(state, request)
-    if len(tagged.tags | tags) > MOST_TAGS:
+    if len(tagged.tags | tags) > _MOST_TAGS:
         raise invalid_argument(
             f"Failed to add tags to {tagged.name} under account {state.behaviour.account_id} "
-            f"because it cannot have more than {MOST_TAGS} tags associated with it."
+            f"because it cannot have more than {_MOST_TAGS} tags associated with it."
         )
     tagged.tags.update(tags)
 
