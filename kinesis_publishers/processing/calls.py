@@ -127,16 +127,59 @@ Process: TypeAlias = "Callable[[Any], ScanResult | None]"
 
 
 @define(eq=False)
+class BatchParts:
+    """What is left of a batch that is processed as a whole, or in parts if a call for it fails.
+
+    A part that fails is halved until a record is alone, so that the others are processed without
+    it: each in a part that succeeds, once and in order.
+
+    Attributes:
+        taken: how many records, from the first one on, need no more calls.
+    """
+
+    _batch: RecordBatch
+    taken: int = field(default=0, init=False)
+    # Where the parts that are left end; the next one is the last of the list.
+    _ends: list[int] = field(
+        init=False, default=Factory(lambda self: [len(self._batch)], takes_self=True)
+    )
+
+    @property
+    def current(self) -> RecordBatch:
+        """The next part; there must be one."""
+        return self._batch.slice(self.taken, self._ends[-1])
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the next part is neither the batch nor a single record."""
+        return 1 < self._ends[-1] - self.taken < len(self._batch)
+
+    def divide(self) -> bool:
+        """Halve the next part; return ``False`` for a single record, which cannot be."""
+        end = self._ends[-1]
+        if end - self.taken < 2:
+            return False
+        self._ends.append((self.taken + end) // 2)
+        return True
+
+    def pass_over(self) -> bool:
+        """Count the next part as taken; return whether another one is left."""
+        self.taken = self._ends.pop()
+        return bool(self._ends)
+
+
+@define(eq=False)
 class DeliveryCalls:
     """The calls for one delivery; one thread at a time changes the state, any may read it.
 
     Args:
-        per_batch: whether the callback takes them all at once.
+        per_batch: whether the callback takes them all at once, or in parts after a failure.
         holds: whether earlier records of the shard have skipped their checkpoint, and no later one
             has covered them.
         may_continue: asked before each call; :meth:`run` returns if it says no.
 
     Attributes:
+        parts: what is left if it takes them at once; ``None`` if it takes single records.
         taken: how many records the callback has taken.
         processed: how many of them, from the first one on, may be recorded as processed.
         wants_no_more: whether the callback has asked to stop.
@@ -147,6 +190,12 @@ class DeliveryCalls:
     _per_batch: bool
     _holds: bool = False
     _may_continue: Callable[[], bool] = lambda: True
+    parts: BatchParts | None = field(
+        init=False,
+        default=Factory(
+            lambda self: BatchParts(self._batch) if self._per_batch else None, takes_self=True
+        ),
+    )
     taken: int = field(default=0, init=False)
     processed: int = field(default=0, init=False)
     wants_no_more: bool = field(default=False, init=False)
@@ -165,8 +214,8 @@ class DeliveryCalls:
     @property
     def current(self) -> Record | RecordBatch:
         """What the callback takes next; there must be something."""
-        if self._per_batch:
-            return self._batch
+        if self.parts is not None:
+            return self.parts.current
         if self._record is None:
             self._record = next(self._records)
         return self._record
@@ -199,7 +248,11 @@ class DeliveryCalls:
 
     def pass_over(self) -> None:
         """Count :attr:`current` as taken; as processed unless earlier records are held back."""
-        self.taken += len(self._batch) if self._per_batch else 1
         self._record = None
+        if self.parts is None:
+            self.taken += 1
+        else:
+            self.parts.pass_over()
+            self.taken = self.parts.taken
         if not self._holds:
             self.processed = self.taken

@@ -8,8 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
-from itertools import count
+from functools import partial, wraps
 from pathlib import Path
 from typing import TypeAlias, Unpack
 
@@ -20,7 +19,7 @@ from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import Options, Properties, Scalar
 from kinesis_publishers.errors import AggregationError, SchemaError
 from kinesis_publishers.model import Record, RecordBatch, SequenceNumber, Shard
-from kinesis_publishers.processing.calls import call_plain
+from kinesis_publishers.processing.calls import BatchParts, call_plain
 from kinesis_publishers.producing import BlockingProducer
 from kinesis_publishers.readers.fetcher import OnBatch
 from kinesis_publishers.retry import RetryPolicy
@@ -38,8 +37,9 @@ class DeadLetter:
     """Put the record aside, and continue once that is done.
 
     Attributes:
-        put: takes the record, or the batch, and the error; when it returns, the record counts as
-            processed. If it raises, reading stops.
+        put: takes the record and the error, and of a callback for batches a batch that has only
+            this record; when it returns, the record counts as processed. If it raises, reading
+            stops.
     """
 
     put: Callable[[Record | RecordBatch, Exception], None]
@@ -142,12 +142,14 @@ def with_error_policy(
 ) -> OnBatch:
     """Return a callback for a fetcher that does what ``on_error`` says when ``on_batch`` raises.
 
-    The shard of the batch waits meanwhile, reading of the others continues; ``stop()`` waits for
-    repetitions as it does for ``on_batch``.
+    Before a :class:`DeadLetter` takes it, a batch is divided as by :func:`scan`. Its shard waits
+    meanwhile, reading of the others continues; ``stop()`` waits for repetitions and parts as it
+    does for ``on_batch``.
 
     Args:
         on_batch: takes the records of a shard.
-        on_error: what follows for a batch, as for a record of :func:`scan`.
+        on_error: what follows, as for :func:`scan`; :class:`StopOnError` leaves the whole batch to
+            the next run.
         clock: measures the delays; the default is this machine's clock.
 
     Raises:
@@ -156,41 +158,69 @@ def with_error_policy(
     check_policy(on_error)
     clock = clock or SystemClock()
 
+    # A stop leaves the whole batch to the next run: no part of a delivery can be recorded here.
+    divides = isinstance(_last(on_error), DeadLetter)
+
+    @wraps(on_batch)
     async def take(shard: Shard, batch: RecordBatch) -> None:
-        for failures in count(1):
+        parts, place, failures, is_left = BatchParts(batch), "", 0, True
+        while is_left:
+            part = parts.current
             try:
-                await on_batch(shard, batch)
-                return
+                await on_batch(shard, part)
             except Exception as error:  # noqa: BLE001 - the policy decides what follows
-                place = place_of(batch)
-                step = next_step(on_error, error, failures, place)
-                if isinstance(step, DeadLetter):
-                    name = f"put of DeadLetter for {place}"
-                    await asyncio.to_thread(call_plain, name, step.put_aside, batch, error)
-                    return
-            await clock.sleep(step)
+                failures = failures + 1 if place == place_of(part) else 1
+                place = place_of(part)
+                step = next_step(on_error, error, failures, place, parts=parts if divides else None)
+                if not isinstance(step, DeadLetter):
+                    await clock.sleep(step)
+                    continue
+                name = f"put of DeadLetter for {place}"
+                await asyncio.to_thread(call_plain, name, step.put_aside, part, error)
+            is_left = parts.pass_over()
 
     return take
 
 
+def _last(policy: ErrorPolicy) -> StopOnError | DeadLetter:
+    return policy.otherwise if isinstance(policy, RetryOnError) else policy
+
+
 def next_step(
-    policy: ErrorPolicy, error: Exception, failures: int, place: str, *, of: str = "the callback"
+    policy: ErrorPolicy,
+    error: Exception,
+    failures: int,
+    place: str,
+    *,
+    parts: BatchParts | None = None,
+    of: str = "the callback",
 ) -> float | DeadLetter:
     """Return the seconds until the next call, or the policy that takes the record.
+
+    Args:
+        parts: what is divided, before the next call, once no retry is left.
 
     Raises:
         Exception: ``error``, if reading must stop.
     """
     error.add_note(f"It was raised by {of} for {place}.")
-    if isinstance(policy, RetryOnError):
-        # An invalid aggregate has the same bytes the next time.
-        if failures <= policy.policy.max_retries and not isinstance(error, AggregationError):
-            delay = policy.policy.delay_seconds(failures - 1)
-            _LOGGER.warning(
-                "The callback failed for %s, retry %d in %.1f s: %r", place, failures, delay, error
+    # An invalid aggregate has the same bytes the next time. A whole batch may have failed for a
+    # reason outside, and so may a record that would be put aside; what lies between is halved.
+    may_help = not isinstance(error, AggregationError) and not (parts and parts.is_cut)
+    if isinstance(policy, RetryOnError) and may_help and failures <= policy.policy.max_retries:
+        delay = policy.policy.delay_seconds(failures - 1)
+        _LOGGER.warning(
+            "The callback failed for %s, retry %d in %.1f s: %r", place, failures, delay, error
+        )
+        return delay
+    if parts is not None and not isinstance(error, SchemaError):
+        level = logging.DEBUG if parts.is_cut else logging.WARNING
+        if parts.divide():
+            _LOGGER.log(
+                level, "The callback failed for %s, which are divided in two: %r", place, error
             )
-            return delay
-        policy = policy.otherwise
+            return 0.0
+    policy = _last(policy)
     if isinstance(policy, StopOnError) or isinstance(error, SchemaError):
         raise error
     _LOGGER.error("%s failed for %s, which will be put aside: %r", of.capitalize(), place, error)

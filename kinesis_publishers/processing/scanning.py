@@ -78,7 +78,8 @@ def scan(
             ``None`` or a :class:`ScanResult`.
         decode: makes the ``value`` of each record of its payload, as of ``read``; what it raises
             counts as raised by ``process``.
-        per_batch: let it take a :class:`~kinesis_publishers.RecordBatch` of one shard instead.
+        per_batch: let it take a :class:`~kinesis_publishers.RecordBatch` of one shard instead. A
+            batch for which it raises is halved until a record is alone with the error.
         workers: how many calls may run at once, each for another shard; with more than one
             ``process`` must be safe to call from several threads.
         on_error: what follows when ``process`` raises; the default is :class:`StopOnError`.
@@ -282,7 +283,7 @@ class _Scanner:
         def note() -> None:
             self._feed.record(handed, calls.processed)
 
-        failures, failed_at = 0, 0
+        failures, failed_at = 0, ""
         while not (calls.is_done or self._is_stopping.is_set()):
             if not await self._feed.permission(handed):
                 break
@@ -290,8 +291,8 @@ class _Scanner:
             if calls.wants_no_more:
                 self._stop()
             if error is not None:
-                failures = failures + 1 if calls.taken == failed_at else 1
-                failed_at = calls.taken
+                place = place_of(calls.current)
+                failures, failed_at = failures + 1 if place == failed_at else 1, place
                 await self._settle(calls, note, error, failures)
         if calls.is_done or handed.is_cut:
             self._feed.finish(handed)
@@ -323,7 +324,7 @@ class _Scanner:
     ) -> None:
         """Do what the error policy says after ``failures`` failed calls in a row."""
         place = place_of(calls.current)
-        step = next_step(self._on_error, error, failures, place)
+        step = next_step(self._on_error, error, failures, place, parts=calls.parts)
         if not isinstance(step, DeadLetter):
             await wait_for_event(self._is_stopping, timeout_seconds=step, clock=self._clock)
             return

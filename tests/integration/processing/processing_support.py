@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from kinesis_publishers import UserRecord
+from kinesis_publishers.aggregation import pack_user_records
 from kinesis_publishers.assembly import open_checkpointer
 from kinesis_publishers.config import Properties
 
@@ -32,11 +34,16 @@ class Orders:
     path: Path
     count: int = field(default=0, init=False)
 
-    def put(self, count: int, *, key: str | None = None) -> list[int]:
+    def put(self, count: int, *, key: str | None = None, is_aggregated: bool = False) -> list[int]:
         """Put the next ``count`` numbers, over both shards or all with ``key``; return them."""
         numbers = list(range(self.count, self.count + count))
         self.count += count
-        self.server.put_many(STREAM, [(key or f"key-{n}", b"%d" % n) for n in numbers])
+        records = [(key or f"key-{n}", b"%d" % n) for n in numbers]
+        if is_aggregated:
+            assert key is not None
+            users = [UserRecord(data=data, partition_key=key) for _, data in records]
+            records = [(key, pack_user_records(users).data)]
+        self.server.put_many(STREAM, records)
         return numbers
 
     def properties(self, **more: str) -> dict[str, str]:

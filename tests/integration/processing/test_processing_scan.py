@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -99,22 +102,76 @@ def test_a_dead_letter_at_the_end_of_a_delivery_is_recorded(orders: Orders) -> N
     assert scanned_in_next_run(orders) == []
 
 
-@pytest.mark.usefixtures("page_by_page")
-def test_a_whole_batch_is_put_aside(orders: Orders) -> None:
-    orders.put(20, key="one shard")
+@pytest.mark.parametrize(
+    ("poison", "is_aggregated"), [([7], False), ([0, 19], False), ([3, 4, 12], True)]
+)
+def test_of_a_batch_that_fails_only_the_poison_is_put_aside(
+    orders: Orders, poison: list[int], is_aggregated: bool
+) -> None:
+    orders.put(20, key="one shard", is_aggregated=is_aggregated)
     letters: list[int] = []
     seen: list[int] = []
+    stop = threading.Event()
+
+    def stop_at_end(records: RecordBatch, into: list[int]) -> None:
+        into.extend(numbers(records))
+        if into[-1] == 19:
+            stop.set()
+
+    def process(batch: RecordBatch) -> None:
+        if set(poison) & set(numbers(batch)):
+            raise ZeroDivisionError
+        stop_at_end(batch, seen)
+
+    letter = DeadLetter(lambda batch, error: stop_at_end(batch, letters))
+    scan(orders.properties(), process, per_batch=True, on_error=letter, stop=stop)
+    assert (letters, seen) == (poison, [n for n in range(20) if n not in poison])
+    assert scanned_in_next_run(orders) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "is_aggregated"), [("error", False), ("result", True), ("signal", False)]
+)
+def test_what_ends_a_scan_in_a_divided_batch_leaves_the_rest_to_the_next_run(
+    orders: Orders, end: str, is_aggregated: bool
+) -> None:
+    orders.put(20, key="one shard", is_aggregated=is_aggregated)
+    done: list[int] = []
 
     def process(batch: RecordBatch) -> ScanResult | None:
-        if 7 in numbers(batch):
+        if len(batch) == 20 or (end == "error" and 7 in numbers(batch)):
             raise ZeroDivisionError
-        seen.extend(numbers(batch))
-        return ScanResult.STOP if seen[-1] == 19 else None
+        done.extend(numbers(batch))
+        if end == "signal":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return ScanResult.STOP if end == "result" else None
 
-    scan(
-        orders.properties(shard_getrecords_maxrecordcount="5"),
-        process,
-        per_batch=True,
-        on_error=DeadLetter(lambda batch, error: letters.extend(numbers(batch))),
-    )
-    assert (letters, seen) == ([5, 6, 7, 8, 9], [*range(5), *range(10, 20)])
+    with pytest.raises(ZeroDivisionError) if end == "error" else nullcontext():
+        scan(orders.properties(), process, per_batch=True)
+    # A signal may come too late for the parts that are left.
+    assert 0 < len(done) < (21 if end == "signal" else 20)
+    assert done + scanned_in_next_run(orders) == list(range(20))
+
+
+def test_a_kill_in_a_divided_batch_loses_nothing(orders: Orders) -> None:
+    orders.put(20, key="one shard")
+    code = f"""
+import os, signal
+from kinesis_publishers import scan
+
+def process(batch):
+    numbers = [int(data) for data in batch.payloads]
+    if 7 in numbers:
+        raise ZeroDivisionError
+    print(*numbers, flush=True)
+    if 19 in numbers:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+from kinesis_publishers import DeadLetter
+scan({orders.properties()!r}, process, per_batch=True, on_error=DeadLetter(lambda *_: None))
+"""
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert [int(one) for one in killed.stdout.split()] == [n for n in range(20) if n != 7]
+    # What had not been recorded yet comes again, the poison with it.
+    (first, *rest) = scanned_in_next_run(orders)
+    assert [first, *rest] == list(range(first, 20))
