@@ -70,8 +70,8 @@ if TYPE_CHECKING:
         IteratedPublisherFactory as IteratedPublisherFactory,
     )
     from kinesis_publishers.publishers.iterated import SourceRecord as SourceRecord
+    from kinesis_publishers.readers.consumers import OnBatch as OnBatch
     from kinesis_publishers.readers.fetcher import KinesisDataFetcher as KinesisDataFetcher
-    from kinesis_publishers.readers.fetcher import OnBatch as OnBatch
 
 # By module, relative to this package; the imports above tell type checkers the same.
 _NAMES: Final = {
@@ -97,7 +97,8 @@ _NAMES: Final = {
     ),
     "producing": "BlockingProducer KinesisProducer PutResult",
     "publishers.iterated": "IteratedPublisherFactory SourceRecord",
-    "readers.fetcher": "KinesisDataFetcher OnBatch",
+    "readers.consumers": "OnBatch",
+    "readers.fetcher": "KinesisDataFetcher",
 }
 
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}

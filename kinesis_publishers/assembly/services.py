@@ -40,6 +40,7 @@ from kinesis_publishers.config import (
     LeaseFormat,
     PendingConfig,
     PollingConfig,
+    ProcessingConfig,
     Properties,
     RegistrationConfig,
     SourceConfig,
@@ -56,6 +57,7 @@ from kinesis_publishers.engine.delivery import (
 )
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
+from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.events import EventSink, ignore_event, log_event
 from kinesis_publishers.leases.assigners import AllShards
 from kinesis_publishers.leases.leases import Leases
@@ -81,6 +83,7 @@ class Services:
         pool: the budget of all shards together.
         clock: corrected by the service's.
         assigner: which shards are read, unless leases decide.
+        slow_calls: watches the application.
     """
 
     streams: tuple[str, ...]
@@ -94,6 +97,7 @@ class Services:
     data_loss: DataLossGuard
     clock: Clock
     events: EventSink
+    slow_calls: SlowCalls
     assigner: ShardAssigner = field(factory=AllShards)
 
     def missing(self, shard: Shard) -> MissingShard:
@@ -191,6 +195,7 @@ async def open_services(
                 clock=clock,
                 events=sink,
                 assigner=assigner_of(properties),
+                slow_calls=SlowCalls(properties.get(ProcessingConfig.slow_after), clock, sink),
             )
         finally:
             pool.close()

@@ -62,6 +62,7 @@ from kinesis_publishers.config.sections.reading import Http2Client as Http2Clien
 from kinesis_publishers.config.sections.reading import HttpVersion as HttpVersion
 from kinesis_publishers.config.sections.reading import PendingConfig as PendingConfig
 from kinesis_publishers.config.sections.reading import PollingConfig as PollingConfig
+from kinesis_publishers.config.sections.reading import ProcessingConfig as ProcessingConfig
 from kinesis_publishers.config.sections.reading import ShardLimits as ShardLimits
 from kinesis_publishers.config.sections.reading import ShardOrder as ShardOrder
 from kinesis_publishers.config.sections.reading import (

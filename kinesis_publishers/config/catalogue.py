@@ -31,6 +31,7 @@ from kinesis_publishers.config.sections.reading import (
     FanOutConfig,
     PendingConfig,
     PollingConfig,
+    ProcessingConfig,
     SubscriptionHttpConfig,
 )
 from kinesis_publishers.config.sections.registration import RegistrationConfig
@@ -49,6 +50,7 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     SubscriptionHttpConfig,
     FanOutConfig,
     PendingConfig,
+    ProcessingConfig,
     WatermarkConfig,
     MetricsConfig,
     SparkConfig,

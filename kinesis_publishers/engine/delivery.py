@@ -95,7 +95,8 @@ class ShardStatus:
         progress: where reading continues.
         millis_behind_latest: how far the last answer was behind the tip; ``None`` until one says.
         read_until: what arrived earlier has been read, by the reader's clock; ``None`` until an
-            answer says how far behind the tip it is.
+            answer says how far behind the tip it is. Of a subscription it is when that began.
+        answered_at: when the last answer came, if that is known.
         is_delivering: whether the application is processing records of it.
         child_shards: what continues the shard, as far as its last answer names it.
     """
@@ -104,6 +105,7 @@ class ShardStatus:
     progress: ShardProgress
     millis_behind_latest: int | None = None
     read_until: datetime | None = None
+    answered_at: datetime | None = None
     is_delivering: bool = False
     child_shards: tuple[ChildShard, ...] = ()
 
@@ -115,9 +117,11 @@ class ShardStatus:
         if self.read_until is None:
             return None
         seen = max(self.read_until, self.progress.as_of or self.read_until)
-        lag = (now - seen).total_seconds()
+        age = (now - max(seen, self.answered_at or seen)).total_seconds()
         is_idle = self.millis_behind_latest == 0 and not self.is_delivering
-        return 0.0 if is_idle and lag < _TIP_LASTS_SECONDS else max(0.0, lag)
+        if is_idle and age < _TIP_LASTS_SECONDS:
+            return 0.0
+        return max(0.0, (now - seen).total_seconds())
 
 
 class DeliverySink(ABC):
@@ -220,12 +224,13 @@ class DeliveryRoom:
     """The share of the pool that one consumer holds for its next delivery.
 
     Attributes:
-        is_delivering: whether the application is processing records right now.
+        oldest: when the first record arrived of those that the application is processing right
+            now; ``None`` if there are none.
     """
 
     _shard: ShardKey
     _context: ConsumerContext
-    is_delivering: bool = field(default=False, init=False)
+    oldest: datetime | None = field(default=None, init=False)
     _reservation: Reservation | None = field(default=None, init=False)
 
     async def acquire(self, records: int, payload_bytes: int) -> None:
@@ -260,14 +265,14 @@ class DeliveryRoom:
 
     async def deliver(self, delivery: Delivery) -> None:
         """Hand records over in the room that they have."""
-        self.is_delivering = True
+        self.oldest = delivery.batch.slice(0, 1).last_arrival
         try:
             await self._process(delivery)
         except BaseException:
             delivery.release()
             raise
         finally:
-            self.is_delivering = False
+            self.oldest = None
 
     async def _process(self, delivery: Delivery) -> None:
         context, shard = self._context, self._shard

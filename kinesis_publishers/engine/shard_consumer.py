@@ -58,7 +58,11 @@ class ShardConsumer(ShardLoop):
 
     @property
     def status(self) -> ShardStatus:
-        return evolve(self._status, is_delivering=self.is_delivering)
+        if self._room.oldest is None:
+            return self._status
+        # What arrived before it has been processed, although the last answer was another one.
+        read_until = _latest(self._status.read_until, self._room.oldest)
+        return evolve(self._status, is_delivering=True, read_until=read_until)
 
     @property
     def progress(self) -> ShardProgress:
@@ -67,7 +71,7 @@ class ShardConsumer(ShardLoop):
     @property
     def is_delivering(self) -> bool:
         """Whether the application is processing records right now."""
-        return self._room.is_delivering
+        return self._room.oldest is not None
 
     def stop(self) -> None:
         """Make :meth:`run` return after the delivery in flight, or else after the next one.
@@ -221,6 +225,7 @@ class ShardConsumer(ShardLoop):
             progress=progress,
             millis_behind_latest=answer.millis_behind_latest,
             read_until=self._read_until,
+            answered_at=self.context.clock.now(),
         )
 
     async def _pass_on(self, delivery: Delivery | None, status: ShardStatus) -> None:

@@ -11,6 +11,7 @@ from kinesis_publishers.events.producing import RecordsPut as RecordsPut
 from kinesis_publishers.events.producing import RecordsRefused as RecordsRefused
 from kinesis_publishers.events.producing import ShardMispredicted as ShardMispredicted
 from kinesis_publishers.events.reading import AggregatesExpanded as AggregatesExpanded
+from kinesis_publishers.events.reading import CallbackDelayed as CallbackDelayed
 from kinesis_publishers.events.reading import CheckpointsRefused as CheckpointsRefused
 from kinesis_publishers.events.reading import CheckpointsSaved as CheckpointsSaved
 from kinesis_publishers.events.reading import DataLossTolerated as DataLossTolerated
@@ -18,6 +19,7 @@ from kinesis_publishers.events.reading import EventReceived as EventReceived
 from kinesis_publishers.events.reading import FetcherStarted as FetcherStarted
 from kinesis_publishers.events.reading import FetcherStopped as FetcherStopped
 from kinesis_publishers.events.reading import IteratorReplaced as IteratorReplaced
+from kinesis_publishers.events.reading import LagMeasured as LagMeasured
 from kinesis_publishers.events.reading import LeaseLost as LeaseLost
 from kinesis_publishers.events.reading import LeaseReleased as LeaseReleased
 from kinesis_publishers.events.reading import LeasesCounted as LeasesCounted

@@ -237,6 +237,35 @@ class RecordsProcessed:
 
 
 @frozen(kw_only=True)
+class CallbackDelayed:
+    """A call of the application takes longer than it may, or has returned after that.
+
+    Attributes:
+        record: what it was called with, the first one of a batch; ``None`` for a hook.
+        seconds: how long it has taken so far; the next report comes after twice as long.
+    """
+
+    shard: ShardKey
+    callback: str
+    record: SequenceNumber | None
+    seconds: float
+    has_returned: bool
+
+
+@frozen(kw_only=True)
+class LagMeasured:
+    """How far processing is behind, every five seconds while a shard is read.
+
+    Attributes:
+        seconds: the age of the oldest record that is being processed or waits for that, or of what
+            was read last; 0 at the tip.
+    """
+
+    shard: ShardKey
+    seconds: float
+
+
+@frozen(kw_only=True)
 class ProcessingFailed:
     """The application raised an error: the records of the delivery do not count as processed."""
 

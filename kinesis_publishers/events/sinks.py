@@ -25,6 +25,8 @@ Event: TypeAlias = (
     | reading.RecordsSkipped
     | reading.AggregatesExpanded
     | reading.RecordsProcessed
+    | reading.CallbackDelayed
+    | reading.LagMeasured
     | reading.ProcessingFailed
     | reading.CheckpointsSaved
     | reading.CheckpointsRefused
@@ -73,6 +75,9 @@ _LEVELS: Final[dict[type, int]] = {
     reading.RecordsSkipped: logging.DEBUG,
     reading.AggregatesExpanded: logging.DEBUG,
     reading.RecordsProcessed: logging.DEBUG,
+    # kinesis_publishers.engine.slow_calls warns about it in words.
+    reading.CallbackDelayed: logging.DEBUG,
+    reading.LagMeasured: logging.DEBUG,
     reading.CheckpointsSaved: logging.DEBUG,
     reading.IteratorReplaced: logging.DEBUG,
     service.BackpressureBegan: logging.DEBUG,

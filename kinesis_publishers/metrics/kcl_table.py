@@ -25,6 +25,7 @@ _SAME: Final = {
     "DataBytesProcessed": "bytes_processed",
     "MillisBehindLatest": "millis_behind_latest",
     "KinesisDataFetcher.getRecords.Time": "fetch_duration",
+    "ProcessingLag": "processing_lag",
     "ExpiredIterator": "iterators_replaced",
     "RecordProcessor.processRecords.Time": "processing_duration",
     # Taking a delivery is the whole task here.

@@ -80,6 +80,11 @@ def duration(name: str, text: str, sources: Sources) -> Metric:
     return Metric(name, MetricKind.HISTOGRAM, "s", text, sources, buckets=_SECONDS)
 
 
+def age(name: str, text: str, sources: Sources) -> Metric:
+    """Return a gauge of seconds."""
+    return Metric(name, MetricKind.GAUGE, "s", text, sources)
+
+
 _UNITS_OF_CLOUDWATCH: Final = {"s": "Milliseconds", "ms": "Milliseconds", "By": "Bytes"}
 _MILLIS: Final = 1e3
 

@@ -16,6 +16,7 @@ from kinesis_publishers.events import (
     CallRetried,
     Event,
     EventReceived,
+    LagMeasured,
     RecordsFetched,
     RecordsProcessed,
     ShardStarted,
@@ -82,6 +83,8 @@ class SummaryLog(EventReporter):
         self._clock = clock
         self._streams: dict[str, _Interval] = {}
         self._answers: dict[ShardKey, _Answer] = {}
+        # How long records wait to be processed, which answers do not say, in milliseconds.
+        self._lags: dict[ShardKey, float] = {}
         # Since when shards wait for room, for the part that is in no line yet.
         self._waits: dict[ShardKey, float] = {}
         self._began_at = clock.monotonic()
@@ -114,8 +117,11 @@ class SummaryLog(EventReporter):
                 if lag is None and last is not None:
                     lag = last.lag
                 self._answers[shard] = _Answer(lag=lag, at=now)
+            case LagMeasured():
+                self._lags[shard] = 1000 * event.seconds
             case _ if is_end_of_reading(event):
                 self._answers.pop(shard, None)
+                self._lags.pop(shard, None)
 
     async def __aenter__(self) -> Self:
         self._began_at = self._clock.monotonic()
@@ -149,7 +155,11 @@ class SummaryLog(EventReporter):
         if not answers:
             return "no shard is being read"
         parts = [f"{len(answers)} shards"]
-        lags = {key: one.lag for key, one in answers.items() if one.lag is not None}
+        lags = {
+            key: max(one.lag or 0.0, self._lags.get(key, 0.0))
+            for key, one in answers.items()
+            if one.lag is not None or key in self._lags
+        }
         if lags:
             last = max(lags, key=lags.__getitem__)
             parts.append(f"{lags[last] / 1000:,.1f} s behind at most ({last.shard_id})")

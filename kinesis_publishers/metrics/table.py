@@ -10,6 +10,7 @@ from kinesis_publishers.events import (
     AggregatesExpanded,
     BackpressureBegan,
     BackpressureEnded,
+    CallbackDelayed,
     CallRetried,
     CheckpointsRefused,
     CheckpointsSaved,
@@ -20,6 +21,7 @@ from kinesis_publishers.events import (
     EventReceived,
     FetcherStopped,
     IteratorReplaced,
+    LagMeasured,
     LeaseLost,
     LeaseReleased,
     LeasesCounted,
@@ -43,6 +45,7 @@ from kinesis_publishers.metrics.metric import (
     MetricKind,
     MetricTable,
     Sources,
+    age,
     bytes_of,
     counted_records,
     counter,
@@ -225,6 +228,17 @@ _PROCESSING: Final = (
         "processing_duration",
         "The time that the application takes for a delivery.",
         {RecordsProcessed: seconds_of},
+    ),
+    age(
+        "processing_lag",
+        "How long records may have waited to be processed, in the callback and before it.",
+        {LagMeasured: seconds_of},
+    ),
+    age(
+        "callback_delay",
+        "How long a callback has not returned that takes longer than kinesis.processing.slow-after;"
+        " 0 when it has.",
+        {CallbackDelayed: lambda event: 0 if event.has_returned else event.seconds},
     ),
     counter(
         "processing_failures",

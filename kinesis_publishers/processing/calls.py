@@ -186,30 +186,29 @@ class DeliveryCalls:
     """
 
     _process: Process
-    _batch: RecordBatch
+    batch: RecordBatch
     _per_batch: bool
     _holds: bool = False
     _may_continue: Callable[[], bool] = lambda: True
-    parts: BatchParts | None = field(
-        init=False,
-        default=Factory(
-            lambda self: BatchParts(self._batch) if self._per_batch else None, takes_self=True
-        ),
-    )
+    parts: BatchParts | None = field(init=False)
     taken: int = field(default=0, init=False)
     processed: int = field(default=0, init=False)
     wants_no_more: bool = field(default=False, init=False)
     # Kept from call to call: finding the place again would take longer with every record.
     _records: Iterator[Record] = field(
-        init=False, default=Factory(lambda self: iter(self._batch), takes_self=True)
+        init=False, default=Factory(lambda self: iter(self.batch), takes_self=True)
     )
     _record: Record | None = field(default=None, init=False)
     _is_stopping: threading.Event = field(factory=threading.Event, init=False)
 
+    @parts.default
+    def _parts(self) -> BatchParts | None:
+        return BatchParts(self.batch) if self._per_batch else None
+
     @property
     def is_done(self) -> bool:
         """Whether the callback has taken everything."""
-        return self.taken == len(self._batch)
+        return self.taken == len(self.batch)
 
     @property
     def current(self) -> Record | RecordBatch:

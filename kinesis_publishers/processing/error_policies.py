@@ -21,7 +21,7 @@ from kinesis_publishers.errors import AggregationError, SchemaError
 from kinesis_publishers.model import Record, RecordBatch, SequenceNumber, Shard
 from kinesis_publishers.processing.calls import BatchParts, call_plain
 from kinesis_publishers.producing import BlockingProducer
-from kinesis_publishers.readers.fetcher import OnBatch
+from kinesis_publishers.readers.consumers import OnBatch
 from kinesis_publishers.retry import RetryPolicy
 
 _LOGGER = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import SequenceNumber, ShardKey, ShardProgress, resume_after
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
@@ -84,7 +85,10 @@ class DeliveryFeed(DeliverySink):
         notes: each calls :meth:`record` for a delivery in progress; they are called periodically,
             because a single record may take any time.
         is_stopping: whether no more is handed out.
+        slow_calls: what calls for deliveries are reported to; there once the feed is open.
     """
+
+    slow_calls: SlowCalls
 
     def __init__(
         self,
@@ -145,6 +149,7 @@ class DeliveryFeed(DeliverySink):
         try:
             async with self._open_fetcher(self) as fetcher:
                 self._checkpointer, self._assigner = fetcher.checkpointer, fetcher.assigner
+                self.slow_calls = fetcher.slow_calls
                 self._is_open.set()
                 try:
                     await self._read(fetcher)

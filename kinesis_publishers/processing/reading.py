@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import Self, TypeAlias, TypeVar, Unpack
 
 from kinesis_publishers.clock import Clock, SystemClock
@@ -140,6 +140,8 @@ class RecordStream(AsyncIterator["Record"]):
         # How many records of the delivery have been handed out, and how many are processed.
         self._taken = self._processed = 0
         self._next_turn = 0.0
+        # Open while the loop is busy with a record.
+        self._body = ExitStack()
 
     def stop(self) -> None:
         """End the iteration after the current record."""
@@ -175,6 +177,7 @@ class RecordStream(AsyncIterator["Record"]):
         if self._is_over or not self._is_open:
             return
         self._is_over = True
+        self._body.close()
         self._note()
         kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
         await self._resources.__aexit__(kind, error, traceback)
@@ -226,11 +229,17 @@ class RecordStream(AsyncIterator["Record"]):
                 "record has been processed: let one task read, and hand records on from it"
             )
         self._is_asked = True
+        self._body.close()
         try:
             with ShortTraceback():
-                return await self._next_in_turn()
+                record = await self._next_in_turn()
         finally:
             self._is_asked = False
+        assert self._handed is not None
+        name, batch = "the body of the loop", self._handed.delivery.batch
+        watching = self._feed.slow_calls.watching
+        self._body.enter_context(watching(name, batch.shard.key, batch, lambda: self._taken - 1))
+        return record
 
     async def next_or_none(self) -> Record | None:
         """Return the next record as ``anext`` does, and ``None`` at the end."""

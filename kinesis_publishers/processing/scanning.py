@@ -7,6 +7,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeAlias, Unpack
 
 from attrs import Factory, define, field
@@ -21,6 +22,7 @@ from kinesis_publishers.config import (
     SourceConfig,
 )
 from kinesis_publishers.engine.delivery import ShardStatus
+from kinesis_publishers.engine.slow_calls import name_of
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
@@ -111,6 +113,7 @@ def scan(
         check_callback("on_shard_lost", on_shard_lost)
     if per_batch and decode is not None:
         raise ValueError("decode is for single records: decode the batch in process")
+    name = name_of(process)
     if decoder := decoder_of(decode):
         process = _with_values(process, decoder)
     on_error = on_error or StopOnError()
@@ -127,6 +130,7 @@ def scan(
         process, properties = _with_dead_letters(process, properties, on_error)
     scanner = _Scanner(
         process,
+        name,
         DeliveryFeed.from_properties(properties, events=events, clock=clock),
         workers=workers,
         per_batch=per_batch,
@@ -182,6 +186,7 @@ class _Scanner:
     """Works through deliveries with a callback; the arguments are those of :func:`scan`."""
 
     _process: Process
+    _name: str
     _feed: DeliveryFeed
     _workers: int = field(kw_only=True)
     _per_batch: bool = field(kw_only=True)
@@ -260,19 +265,17 @@ class _Scanner:
     async def _handle_loss(self, shard: ShardKey) -> None:
         if self._on_shard_lost is not None:
             name = f"on_shard_lost for {shard}"
-            await self._threads.call(name, self._on_shard_lost, shard, then=lambda: None)
+            with self._feed.slow_calls.watching(name, shard):
+                await self._threads.call(name, self._on_shard_lost, shard, then=lambda: None)
 
     async def _handle_end(self, end: ShardStatus) -> None:
         if self._on_shard_end is None:
             self._feed.record_end(end, was_told=False)
             return
-        shard = end.shard
-        await self._threads.call(
-            f"on_shard_end for {shard}",
-            self._on_shard_end,
-            shard,
-            then=lambda: self._feed.record_end(end, was_told=True),
-        )
+        name = f"on_shard_end for {end.shard}"
+        recorded = partial(self._feed.record_end, end, was_told=True)
+        with self._feed.slow_calls.watching(name, end.shard.key):
+            await self._threads.call(name, self._on_shard_end, end.shard, then=recorded)
 
     async def _work_through(self, handed: HandedOut) -> None:
         batch, holds = handed.delivery.batch, self._feed.is_held_back(handed)
@@ -283,11 +286,12 @@ class _Scanner:
         def note() -> None:
             self._feed.record(handed, calls.processed)
 
-        failures, failed_at = 0, ""
+        failures, failed_at, watching = 0, "", self._feed.slow_calls.watching
         while not (calls.is_done or self._is_stopping.is_set()):
             if not await self._feed.permission(handed):
                 break
-            error = await self._run_calls(calls, note)
+            with watching(self._name, batch.shard.key, batch, lambda: calls.taken):
+                error = await self._run_calls(calls, note)
             if calls.wants_no_more:
                 self._stop()
             if error is not None:
@@ -333,5 +337,6 @@ class _Scanner:
             calls.pass_over()
             note()
 
-        name = f"put of DeadLetter for {place}"
-        await self._threads.call(name, step.put_aside, calls.current, error, then=pass_over)
+        name, key = f"put of DeadLetter for {place}", calls.batch.shard.key
+        with self._feed.slow_calls.watching(name, key):
+            await self._threads.call(name, step.put_aside, calls.current, error, then=pass_over)

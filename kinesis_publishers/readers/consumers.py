@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 
 from attrs import define, field
 
@@ -18,9 +19,14 @@ from kinesis_publishers.engine.delivery import (
     ShardStatus,
 )
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
+from kinesis_publishers.engine.slow_calls import SlowCalls, name_of
 from kinesis_publishers.errors import KinesisPublishersError
-from kinesis_publishers.model import Shard, ShardKey, ShardProgress
+from kinesis_publishers.events import LagMeasured
+from kinesis_publishers.model import RecordBatch, Shard, ShardKey, ShardProgress
 from kinesis_publishers.tasks import TaskScope
+
+OnBatch: TypeAlias = Callable[[Shard, RecordBatch], Awaitable[None]]
+"""Takes the records of a shard; once it returns, they count as processed."""
 
 
 class AssignedSink(ForwardingSink):
@@ -49,6 +55,22 @@ class AssignedSink(ForwardingSink):
         if status.progress.is_ended:
             self._assigner.note_children(status.shard.key, status.child_shards)
         self._inner.observe(status)
+
+
+class CallbackSink(DeliverySink):
+    """Calls ``on_batch`` for each delivery, and reports calls that take long."""
+
+    def __init__(self, on_batch: OnBatch, slow_calls: SlowCalls) -> None:
+        self._on_batch = on_batch
+        self._slow_calls = slow_calls
+
+    async def deliver(self, delivery: Delivery) -> None:
+        name, shard, batch = name_of(self._on_batch), delivery.shard, delivery.batch
+        try:
+            with self._slow_calls.watching(name, shard.key, batch):
+                await self._on_batch(shard, batch)
+        finally:
+            delivery.release()
 
 
 @define(eq=False)
@@ -86,6 +108,13 @@ class RunningConsumers:
     def progress(self) -> dict[ShardKey, ShardProgress]:
         """Where reading of each of them continues."""
         return {key: consumer.progress for key, (consumer, _) in self._running.items()}
+
+    def report_lag(self) -> None:
+        """Report how far each of them is behind, if that is known."""
+        for status in self.statuses:
+            seconds = status.lag_seconds(self._context.clock.now())
+            if seconds is not None:
+                self._context.events(LagMeasured(shard=status.shard.key, seconds=seconds))
 
     def assign(
         self,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import Self, TypeAlias, Unpack
+from typing import Self, Unpack
 
 from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.assembly import Services, open_checkpointer, open_services
@@ -13,44 +13,34 @@ from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig, Options, Properties, Scalar
 from kinesis_publishers.engine.delivery import (
-    Delivery,
     DeliverySink,
     ShardStatus,
 )
 from kinesis_publishers.engine.lineage import blocked_shards
 from kinesis_publishers.engine.pool import Reservation
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
+from kinesis_publishers.engine.slow_calls import LOOK_SECONDS
 from kinesis_publishers.errors import ConfigError, KinesisPublishersError, StreamRecreatedError
 from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
 from kinesis_publishers.leases.leases import Leases
+from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.model import (
     ChildShard,
-    RecordBatch,
-    Shard,
     ShardKey,
     ShardProgress,
     StreamProgress,
 )
-from kinesis_publishers.readers.consumers import AssignedSink, RunningConsumers
+from kinesis_publishers.readers.consumers import (
+    AssignedSink,
+    CallbackSink,
+    OnBatch,
+    RunningConsumers,
+)
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.readers.shared_consumers import shared_consumers
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 from kinesis_publishers.tracebacks import ShortTraceback
-
-OnBatch: TypeAlias = Callable[[Shard, RecordBatch], Awaitable[None]]
-"""Takes the records of a shard; once it returns, they count as processed."""
-
-
-class _CallbackSink(DeliverySink):
-    def __init__(self, on_batch: OnBatch) -> None:
-        self._on_batch = on_batch
-
-    async def deliver(self, delivery: Delivery) -> None:
-        try:
-            await self._on_batch(delivery.shard, delivery.batch)
-        finally:
-            delivery.release()
 
 
 class KinesisDataFetcher:
@@ -84,6 +74,7 @@ class KinesisDataFetcher:
         guard: ConsumerGuard | None = None,
     ) -> None:
         self._services = services
+        self.slow_calls = services.slow_calls
         self._guard = guard
         self.assigner = assigner or services.assigner
         self.assigner.on_change(lambda: self._wake.set())
@@ -149,7 +140,6 @@ class KinesisDataFetcher:
             ConfigError: the properties cannot work; every problem is named.
             CheckpointError: the store of checkpoints cannot be used, or what it has.
         """
-        sink = on_batch if isinstance(on_batch, DeliverySink) else _CallbackSink(on_batch)
         properties = Properties.of(properties, options)
         if resume is not None and CheckpointConfig.from_properties(properties).application:
             raise ConfigError(
@@ -163,6 +153,9 @@ class KinesisDataFetcher:
                 properties, clock=services.clock, events=services.events
             ) as checkpointer,
         ):
+            sink = on_batch
+            if not isinstance(sink, DeliverySink):
+                sink = CallbackSink(sink, services.slow_calls)
             stored = None if checkpointer is None else checkpointer.stored
             leases = stored if isinstance(stored, Leases) else None
             shared.use(leases)
@@ -288,13 +281,20 @@ class KinesisDataFetcher:
         # The last checkpoints are written when every shard has stopped: around the scope.
         writing = nullcontext() if self._checkpointer is None else self._checkpointer.running()
         with ShortTraceback(), self._reported_run():
-            async with writing:
+            reporting = repeated(
+                self._report, interval_seconds=LOOK_SECONDS, clock=self._services.clock, name="lag"
+            )
+            async with writing, reporting:
                 while await self._must_begin_again():
                     self._shards = self._shards.renewed()
                     # Of shards that are gone, whose ids come again.
                     self._children.clear()
                     self._finished.clear()
                     self._is_prepared = False
+
+    async def _report(self) -> None:
+        self.slow_calls.look()
+        self._consumers.report_lag()
 
     async def _must_begin_again(self) -> bool:
         """Read; return ``True`` if a stream was created again, and what it held may be missed."""

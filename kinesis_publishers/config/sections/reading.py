@@ -178,6 +178,18 @@ class SubscriptionHttpConfig(Section, section="Enhanced fan-out"):
     )
 
 
+class ProcessingConfig(Section, section="Processing", namespace=Namespace.OURS):
+    """What is expected of the application."""
+
+    slow_after: Option[float] = Option(
+        key="processing.slow-after",
+        parser=Duration(unit="s"),
+        default=60.0,
+        doc="After how long a callback, or the body of a loop, that has not returned is reported, "
+        "with its shard and record; 0 is never.",
+    )
+
+
 class PendingConfig(Section, section="Backpressure", namespace=Namespace.OURS):
     """How much may be read and not yet handed on, over all shards."""
 

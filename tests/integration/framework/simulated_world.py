@@ -12,6 +12,7 @@ from kinesis_publishers.config import AggregationMode, DiscoveryConfig
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
+from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.testing.local_kinesis import Limits
 from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
@@ -82,6 +83,7 @@ class SimulatedWorld:
             ),
             clock=self.clock,
             events=events,
+            slow_calls=SlowCalls(60.0, self.clock, events),
         )
 
     async def within_time(self, work: Awaitable[_T]) -> _T:

@@ -70,6 +70,7 @@ _OURS = [
     ("pending.maxrecords", 200000, "1", 1),
     ("pending.maxbytes", 64 * 1024 * 1024, "10MB", 10_000_000),
     ("pending.waittimeoutmillis", 30000, "1m", 60_000),
+    ("processing.slow-after", 60, "5m", 300),
     ("shard.limits", "aws", "AWS", "aws"),
     ("shard.order", "parents-first", "None", "none"),
     ("aggregation", "auto", "OFF", "off"),

@@ -24,6 +24,7 @@ from kinesis_publishers.config import AggregationMode, DiscoveryConfig, PollingC
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
+from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import (
@@ -184,6 +185,7 @@ class World:
             ),
             clock=self.clock,
             events=self.events.append,
+            slow_calls=SlowCalls(60.0, self.clock, self.events.append),
             assigner=self.assigner,
         )
 

@@ -19,7 +19,7 @@ from kinesis_publishers.errors import (
     InternalServiceError,
     RetriesExhaustedError,
 )
-from kinesis_publishers.readers.fetcher import _CallbackSink
+from kinesis_publishers.readers.consumers import CallbackSink
 from kinesis_publishers.testing.fakes import (
     Answer,
     FailingCalls,
@@ -184,7 +184,7 @@ async def test_a_callback_gets_shard_and_batch_and_its_return_is_the_delivery():
         assert world.pool.records == len(batch)
         received.append((shard.shard_id, [record.data for record in batch]))
 
-    world.sink = _CallbackSink(on_batch)
+    world.sink = CallbackSink(on_batch, world.parts().slow_calls)
     async with world.running():
         await world.clock.advance(1)
     assert received == [(ZERO, [one.data for one in records_of(0)])]
@@ -198,7 +198,7 @@ async def test_a_callback_that_fails_gives_the_pool_back():
     async def on_batch(shard, batch) -> None:
         raise LookupError
 
-    world.sink = _CallbackSink(on_batch)
+    world.sink = CallbackSink(on_batch, world.parts().slow_calls)
     with pytest.raises(LookupError):
         await world.fetcher().run()
     assert world.pool.records == 0

@@ -11,6 +11,7 @@ from attrs import evolve, fields
 from kinesis_publishers.events import (
     EVENT_TYPES,
     BackpressureEnded,
+    CallbackDelayed,
     CheckpointsSaved,
     ConsumerDeregistered,
     ConsumerRegistered,
@@ -18,6 +19,7 @@ from kinesis_publishers.events import (
     FetcherStarted,
     FetcherStopped,
     IteratorReplaced,
+    LagMeasured,
     ProcessingFailed,
     ProducerStarted,
     ProducerStopped,
@@ -102,6 +104,12 @@ NO_METRIC_OF_THEIR_OWN = {FetcherStarted, StreamPrepared, ProducerStarted, Produ
 def measured(event: Event, table: MetricTable = METRICS) -> dict[str, float]:
     values = {one.name: value_of(event) for one, value_of in table.sources_of(type(event))}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def delayed(*, has_returned: bool) -> Event:
+    return CallbackDelayed(
+        shard=ZERO, callback="process", record=None, seconds=60.0, has_returned=has_returned
+    )
 
 
 def test_every_metric_of_flinks_connector_is_there_under_a_name_like_its_own() -> None:
@@ -206,6 +214,9 @@ def test_what_fills_the_pool_is_measured_with_its_limits() -> None:
     ("event", "expected"),
     [
         (Throttled(shard=ZERO, operation="GetRecords"), {"throttles": 1}),
+        (LagMeasured(shard=ZERO, seconds=1.5), {"processing_lag": 1.5}),
+        (delayed(has_returned=False), {"callback_delay": 60.0}),
+        (delayed(has_returned=True), {"callback_delay": 0}),
         (RETRIED, {"retries": 1}),
         (DataLossTolerated(shard=ZERO, message=""), {"data_losses": 1}),
         (

@@ -22,6 +22,7 @@ class FailingFetcher:
 
     checkpointer = None
     assigner = ShardAssigner()
+    slow_calls = None
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock

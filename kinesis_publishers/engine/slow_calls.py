@@ -1,0 +1,111 @@
+"""Says which calls of the application take long, while they do."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from attrs import define, field
+
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.events import CallbackDelayed, EventSink
+from kinesis_publishers.model import RecordBatch, ShardKey
+
+_LOGGER = logging.getLogger(__name__)
+
+#: How often :meth:`SlowCalls.look` is called.
+LOOK_SECONDS = 5.0
+
+
+@define(eq=False)
+class _Call:
+    callback: str
+    shard: ShardKey
+    batch: RecordBatch | None
+    taken: Callable[[], int]
+    at: int
+    since: float
+    told_seconds: float = 0.0
+
+
+@define(eq=False)
+class SlowCalls:
+    """Reports each call that takes longer than ``after_seconds``, if that is not 0.
+
+    Those for single records cost nothing: they are looked at periodically. What blocks the event
+    loop is reported when it has returned.
+    """
+
+    _after_seconds: float
+    _clock: Clock
+    _events: EventSink
+    _calls: set[_Call] = field(factory=set, init=False)
+    _looked_at: float = field(default=math.inf, init=False)
+
+    @contextmanager
+    def watching(
+        self,
+        callback: str,
+        shard: ShardKey,
+        batch: RecordBatch | None = None,
+        taken: Callable[[], int] = int,
+    ) -> Iterator[None]:
+        """Run a call inside the context, or one for each record behind the first ``taken()``."""
+        call = _Call(callback, shard, batch, taken, taken(), self._clock.monotonic())
+        self._calls.add(call)
+        try:
+            yield
+        finally:
+            self._calls.discard(call)
+            self._note_return(call)
+
+    def look(self) -> None:
+        """Report what takes long: once it does, and each time that it has taken twice as long."""
+        now = self._looked_at = self._clock.monotonic()
+        for call in self._calls:
+            if (at := call.taken()) != call.at:
+                if call.told_seconds:
+                    self._note_return(call)
+                call.at, call.since, call.told_seconds = at, now, 0.0
+            seconds = now - call.since
+            if seconds >= (2 * call.told_seconds or self._after_seconds) > 0:
+                call.told_seconds = seconds
+                self._report(call, seconds, "%s has not returned for %.0f s; its shard waits (%s)")
+
+    def _note_return(self, call: _Call) -> None:
+        now = self._clock.monotonic()
+        if not 0 < self._after_seconds <= now - call.since:
+            return
+        text = "%s has returned after %.0f s (%s)"
+        if now - self._looked_at > 2 * LOOK_SECONDS:
+            call.at = call.taken()
+            text += ". It has blocked the event loop: let asyncio.to_thread run what blocks."
+        self._report(call, now - call.since, text, has_returned=True)
+
+    def _report(
+        self, call: _Call, seconds: float, text: str, *, has_returned: bool = False
+    ) -> None:
+        part = call.batch and call.batch.slice(call.at, call.at + 1)
+        record = part.first_sequence_number if part else None
+        place = f"record {record} of {call.shard}" if record else call.shard
+        _LOGGER.warning(text, call.callback, seconds, place)
+        self._events(
+            CallbackDelayed(
+                shard=call.shard,
+                callback=call.callback,
+                record=record,
+                seconds=seconds,
+                has_returned=has_returned,
+            )
+        )
+
+
+def name_of(callback: object) -> str:
+    """Return what a function is called; ``repr`` of a partial would show its arguments."""
+    while isinstance(callback, partial):
+        callback = callback.func
+    named = callback if hasattr(callback, "__qualname__") else type(callback)
+    return f"{named.__module__}.{named.__qualname__}"
