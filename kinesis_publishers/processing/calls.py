@@ -128,10 +128,7 @@ Process: TypeAlias = "Callable[[Any], ScanResult | None]"
 
 @define(eq=False)
 class BatchParts:
-    """What is left of a batch that is processed as a whole, or in parts if a call for it fails.
-
-    A part that fails is halved until a record is alone, so that the others are processed without
-    it: each in a part that succeeds, once and in order.
+    """A batch that is processed as a whole or, if that fails, in parts, until a record is alone.
 
     Attributes:
         taken: how many records, from the first one on, need no more calls.
@@ -162,10 +159,10 @@ class BatchParts:
         self._ends.append((self.taken + end) // 2)
         return True
 
-    def pass_over(self) -> bool:
-        """Count the next part as taken; return whether another one is left."""
-        self.taken = self._ends.pop()
-        return bool(self._ends)
+    def pass_over(self) -> int:
+        """Count the next part as taken; return how many records it has."""
+        before, self.taken = self.taken, self._ends.pop()
+        return self.taken - before
 
 
 @define(eq=False)
@@ -248,10 +245,6 @@ class DeliveryCalls:
     def pass_over(self) -> None:
         """Count :attr:`current` as taken; as processed unless earlier records are held back."""
         self._record = None
-        if self.parts is None:
-            self.taken += 1
-        else:
-            self.parts.pass_over()
-            self.taken = self.parts.taken
+        self.taken += 1 if self.parts is None else self.parts.pass_over()
         if not self._holds:
             self.processed = self.taken

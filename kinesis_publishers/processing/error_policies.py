@@ -37,9 +37,8 @@ class DeadLetter:
     """Put the record aside, and continue once that is done.
 
     Attributes:
-        put: takes the record and the error, and of a callback for batches a batch that has only
-            this record; when it returns, the record counts as processed. If it raises, reading
-            stops.
+        put: takes the record, as a batch of one if batches are processed, and the error; when it
+            returns, the record counts as processed. If it raises, reading stops.
     """
 
     put: Callable[[Record | RecordBatch, Exception], None]
@@ -163,8 +162,8 @@ def with_error_policy(
 
     @wraps(on_batch)
     async def take(shard: Shard, batch: RecordBatch) -> None:
-        parts, place, failures, is_left = BatchParts(batch), "", 0, True
-        while is_left:
+        parts, place, failures = BatchParts(batch), "", 0
+        while parts.taken < len(batch):
             part = parts.current
             try:
                 await on_batch(shard, part)
@@ -177,7 +176,7 @@ def with_error_policy(
                     continue
                 name = f"put of DeadLetter for {place}"
                 await asyncio.to_thread(call_plain, name, step.put_aside, part, error)
-            is_left = parts.pass_over()
+            parts.pass_over()
 
     return take
 
@@ -197,8 +196,7 @@ def next_step(
 ) -> float | DeadLetter:
     """Return the seconds until the next call, or the policy that takes the record.
 
-    Args:
-        parts: what is divided, before the next call, once no retry is left.
+    Once no retry is left, ``parts`` are divided, if there are any, before the next call.
 
     Raises:
         Exception: ``error``, if reading must stop.
@@ -213,13 +211,9 @@ def next_step(
             "The callback failed for %s, retry %d in %.1f s: %r", place, failures, delay, error
         )
         return delay
-    if parts is not None and not isinstance(error, SchemaError):
-        level = logging.DEBUG if parts.is_cut else logging.WARNING
-        if parts.divide():
-            _LOGGER.log(
-                level, "The callback failed for %s, which are divided in two: %r", place, error
-            )
-            return 0.0
+    if parts is not None and not isinstance(error, SchemaError) and parts.divide():
+        _LOGGER.warning("The callback failed for %s, which are divided in two: %r", place, error)
+        return 0.0
     policy = _last(policy)
     if isinstance(policy, StopOnError) or isinstance(error, SchemaError):
         raise error

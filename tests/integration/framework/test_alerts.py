@@ -41,7 +41,7 @@ class World(SimulatedWorld):
         reader = PrometheusMetricReader(True, scope_info_enabled=False, registry=registry)
         self._registry = registry
         self._provider = MeterProvider([reader], shutdown_on_exit=False)
-        self.hangs = False
+        self.hangs = self.fails = False
         self.gate = asyncio.Event()
         # Of each series what was scraped when; it may begin and end.
         self.series: dict[str, list[str]] = {}
@@ -49,6 +49,8 @@ class World(SimulatedWorld):
     async def on_batch(self, shard: Shard, batch: RecordBatch) -> None:
         if self.hangs:
             await self.gate.wait()
+        if self.fails:
+            raise LookupError
 
     async def run(self, publisher: str, case: str) -> None:
         properties = Properties.parse(
@@ -72,7 +74,9 @@ class World(SimulatedWorld):
         finally:
             self.gate.set()
             fetcher.stop()
-            await self.within_time(asyncio.gather(task, parts.factory.close()))
+            await self.within_time(
+                asyncio.gather(task, parts.factory.close(), return_exceptions=True)
+            )
             self._provider.shutdown()
 
     def happen(self, case: str, scrape: int) -> None:
@@ -80,6 +84,8 @@ class World(SimulatedWorld):
             self.hangs = True
         elif case == "hangs later":
             self.hangs = scrape >= 10
+        elif case == "fails":
+            self.fails = scrape >= 50
         elif case == "ends" and scrape == 10:
             self.reshard(1)
         if scrape == 0 or case != "is idle":
@@ -134,6 +140,7 @@ def check_alerts(world: World, expected: list[str], path: Path) -> None:
     [
         ("POLLING", "hangs at once", HANGING),
         ("EFO", "hangs later", HANGING),
+        ("POLLING", "fails", ["KinesisReaderHasStopped"]),
         ("POLLING", "is well", []),
         ("POLLING", "ends", []),
         ("POLLING", "is idle", []),

@@ -135,23 +135,18 @@ async def test_a_shard_that_has_ended_reports_no_lag() -> None:
 
 
 class Callback:
-    def __init__(self) -> None:
-        self.secret = "password"
-
     async def __call__(self, shard, batch) -> None: ...
-
-    async def method(self, shard, batch) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("callback", "name"),
+    "callback",
     [
-        (Callback(), "Callback"),
-        (Callback().method, "Callback.method"),
-        (partial(Callback().method, "password"), "Callback.method"),
-        (with_error_policy(Callback().method, RetryOnError()), "Callback.method"),
+        Callback(),
+        partial(Callback.__call__, "secret"),
+        with_error_policy(Callback.__call__, RetryOnError()),
     ],
-    ids=["object", "method", "partial", "policy"],
+    ids=["object", "partial", "policy"],
 )
-def test_the_name_of_a_callback_shows_nothing_that_it_holds(callback, name: str) -> None:
+def test_the_name_of_a_callback_shows_nothing_that_it_holds(callback) -> None:
+    name = "Callback" if isinstance(callback, Callback) else "Callback.__call__"
     assert name_of(callback) == f"{__name__}.{name}"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
@@ -132,51 +129,6 @@ def test_the_alerts_ask_for_what_is_served() -> None:
     asked = names_in([text])
     assert len(asked) >= 4
     assert asked <= served_names()
-
-
-@pytest.mark.skipif(
-    shutil.which("promtool") is None and "CI" not in os.environ, reason="Prometheus is missing"
-)
-def test_the_first_failure_of_a_reader_and_an_application_that_blocks_are_alerts(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "test.yml").write_text(_ALERTS, encoding="utf-8")
-    checked = subprocess.run(
-        ["promtool", "test", "rules", str(tmp_path / "test.yml")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert checked.returncode == 0, checked.stderr
-
-
-# The reader of orders fails and is stuck after five minutes, that of clicks is well.
-_ALERTS = f"""\
-rule_files: ["{MONITORING / "prometheus-alerts.yml"}"]
-evaluation_interval: 15s
-tests:
-  - interval: 15s
-    input_series:
-      - {{series: kinesis_publishers_fetcher_failures_total, values: "_x20 1x80"}}
-      - {{series: 'kinesis_publishers_fetches_total{{stream="orders"}}', values: "0+10x20 200x80"}}
-      - {{series: 'kinesis_publishers_events_received_total{{stream="clicks"}}', values: "0+3x100"}}
-      - {{series: 'kinesis_publishers_shards_reading{{stream="orders"}}', values: "1x100"}}
-      - {{series: 'kinesis_publishers_shards_reading{{stream="clicks"}}', values: "1x100"}}
-    promql_expr_test:
-      - expr: ALERTS{{alertstate="firing",alertname="KinesisReaderHasStopped"}}
-        eval_time: 6m
-        exp_samples:
-          - labels: >-
-              ALERTS{{alertname="KinesisReaderHasStopped",alertstate="firing",severity="page"}}
-            value: 1
-      - {{expr: 'ALERTS{{alertname="KinesisReaderIsStuck"}}', eval_time: 8m, exp_samples: []}}
-      - expr: ALERTS{{alertstate="firing",alertname="KinesisReaderIsStuck"}}
-        eval_time: 20m
-        exp_samples:
-          - labels: >-
-              ALERTS{{alertname="KinesisReaderIsStuck",alertstate="firing",severity="page",stream="orders"}}
-            value: 1
-"""
 
 
 def test_the_alarms_of_cloudwatch_name_metrics_and_dimensions_that_are_sent() -> None:
