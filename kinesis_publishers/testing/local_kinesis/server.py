@@ -204,8 +204,10 @@ class LocalKinesis:
             state = self._service.state
             scale_shards(state.find_active(stream), shard_count, state.now_ms())
 
-    def put_many(self, stream: str, records: Iterable[tuple[str, bytes]]) -> list[tuple[str, str]]:
-        """Store (partition key, data) pairs, without limits, faults or HTTP.
+    def put_many(
+        self, stream: str, records: Iterable[tuple[str | None, bytes]]
+    ) -> list[tuple[str, str]]:
+        """Store (partition key, data) pairs, without limits, faults or HTTP; a key may be missing.
 
         The shard id and the sequence number of each record are returned, in the order given.
         """

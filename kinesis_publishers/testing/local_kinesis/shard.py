@@ -32,7 +32,7 @@ class StoredRecord:
     """A record as the server keeps it."""
 
     sequence_number: str
-    partition_key: str
+    partition_key: str | None
     data: bytes
     arrival_time: datetime
 
@@ -40,7 +40,7 @@ class StoredRecord:
 def _stored_record(fields: dict[str, Any]) -> StoredRecord:
     return StoredRecord(
         fields["SequenceNumber"],
-        fields["PartitionKey"],
+        fields.get("PartitionKey"),
         pybase64.b64decode(fields["Data"]),
         datetime.fromtimestamp(fields["ApproximateArrivalTimestamp"], UTC),
     )
@@ -115,17 +115,18 @@ class Shard:
         return [_stored_record(orjson.loads(fragment)) for fragment in self._fragments]
 
     def append(
-        self, data_base64: str, key_json: str, size_bytes: int, now_ms: int, key_id: str | None
+        self, data_base64: str, key: str | None, size_bytes: int, now_ms: int, key_id: str | None
     ) -> int:
-        """Store a record, whose payload and key are as in an answer; return its number."""
+        """Store a record, whose payload is as in an answer; return its number."""
         number = self.space.number(self._next_position, now_ms // 1000)
         self._next_position += 1
         self.last_number = number
         arrival = f"{now_ms // 1000}.{now_ms % 1000:03d}"
+        key_member = "" if key is None else f',"PartitionKey":{orjson.dumps(key).decode()}'
         encryption = ',"EncryptionType":"KMS"' if key_id is not None else ""
         self._fragments.append(
             f'{{"SequenceNumber":"{number}","ApproximateArrivalTimestamp":{arrival},'
-            f'"Data":"{data_base64}","PartitionKey":{key_json}{encryption}}}'.encode()
+            f'"Data":"{data_base64}"{key_member}{encryption}}}'.encode()
         )
         self._numbers.append(number)
         # The wall clock may step back; what is bisected and trimmed must not.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import orjson
 import pybase64
 from attrs import Factory, define, field
 
@@ -193,17 +192,19 @@ class ServiceState:
             f"Stream {name} under account {self.behaviour.account_id} not found."
         )
 
-    def write(self, stream: str, records: Iterable[tuple[str, bytes]]) -> list[tuple[str, str]]:
+    def write(
+        self, stream: str, records: Iterable[tuple[str | None, bytes]]
+    ) -> list[tuple[str, str]]:
         """Store (partition key, data) pairs; return the shard id and sequence number of each."""
         found = self.find_readable(stream)
         now_ms = self.now_ms()
         stored: list[tuple[str, str]] = []
         for key, data in records:
-            shard = found.route(hash_of_partition_key(key))
+            shard = found.route(None if key is None else hash_of_partition_key(key))
             number = shard.append(
                 pybase64.b64encode(data).decode(),
-                orjson.dumps(key).decode(),
-                len(data) + len(key.encode()),
+                key,
+                len(data) + len((key or "").encode()),
                 now_ms,
                 found.key_id,
             )

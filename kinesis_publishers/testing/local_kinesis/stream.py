@@ -104,6 +104,8 @@ class Stream:
     creation_seconds: CreationSeconds
     active_ms: int
     max_record_kib: int | None = None
+    #: Whether it spreads records over its shards, whatever their keys.
+    is_auto_distributed: bool = False
     retention_hours: int = 24
     deleted_ms: int | None = None
     tags: dict[str, str] = field(factory=dict)
@@ -117,6 +119,7 @@ class Stream:
     open_shards: list[Shard] = field(factory=list)
     consumers: dict[str, Consumer] = field(factory=dict)
     _next_index: int = 0
+    _turn: int = 0
     _pending: tuple[int, Callable[[int], object]] | None = None
 
     @property
@@ -151,8 +154,11 @@ class Stream:
         open_shards = (shard for shard in self.shards.values() if shard.is_open)
         self.open_shards = sorted(open_shards, key=attrgetter("first_hash_key"))
 
-    def route(self, hash_key: int) -> Shard:
-        """Return the open shard whose range contains ``hash_key``."""
+    def route(self, hash_key: int | None) -> Shard:
+        """Return the open shard whose range contains ``hash_key``; with AUTO, one after another."""
+        if self.is_auto_distributed or hash_key is None:
+            self._turn += 1
+            return self.open_shards[self._turn % len(self.open_shards)]
         found = bisect_right(self.open_shards, hash_key, key=attrgetter("first_hash_key"))
         return self.open_shards[found - 1]
 

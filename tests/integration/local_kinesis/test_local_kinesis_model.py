@@ -74,7 +74,6 @@ NOT_SERVED = {
     "DescribeChannel",
     "ListChannels",
     "UpdateChannel",
-    "UpdateStreamRecordDistributionStrategy",
 }
 DRY = {"GetRecords", "GetShardIterator", "PutRecord", "PutRecords", "SubscribeToShard"}
 
@@ -107,6 +106,9 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
     ("IncreaseStreamRetentionPeriod", {"RetentionPeriodHours": 48}),
     ("DecreaseStreamRetentionPeriod", {"RetentionPeriodHours": 24}),
     ("UpdateMaxRecordSize", {"MaxRecordSizeInKiB": 2048}),
+    ("CreateStream", {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}, "StreamName": "auto"}),
+    ("UpdateStreamRecordDistributionStrategy", {"RecordDistributionStrategy": "AUTO"}),
+    ("DescribeStreamSummary", {"StreamName": "auto"}),
     ("RegisterStreamConsumer", {"ConsumerName": "a"}),
     ("RegisterStreamConsumer", {"ConsumerName": "b"}),
     ("DescribeStreamConsumer", {"ConsumerName": "a"}),
@@ -170,7 +172,8 @@ def test_every_answer_is_as_modelled() -> None:
             if "StreamName" in known:
                 parameters["StreamName"] = "orders"
             else:
-                parameters |= {key: ARN for key in ("StreamARN", "ResourceARN") if key in known}
+                arn = ARN.replace("orders", "auto") if "Distribution" in operation else ARN
+                parameters |= {key: arn for key in ("StreamARN", "ResourceARN") if key in known}
             answer = client._make_api_call(operation, parameters)
             iterator = answer.get("ShardIterator", iterator)
             shape = client.meta.service_model.operation_model(operation).output_shape

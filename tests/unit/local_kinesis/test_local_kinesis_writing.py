@@ -46,6 +46,50 @@ def test_any_bytes_and_any_key_come_back_as_they_went_in(
     assert (pybase64.b64decode(record["Data"]), record["PartitionKey"]) == (data, key)
 
 
+def test_a_stream_on_demand_takes_records_without_keys_while_it_distributes_them(
+    kinesis: Any,
+) -> None:
+    """As AWS documents it: keys are kept, and ignored; back with its keys it wants them again."""
+    kinesis("CreateStream", StreamName="auto", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    arn, strategy = kinesis.state.arn_of("auto"), "RecordDistributionStrategy"
+
+    def update(value: str) -> str:
+        kinesis("UpdateStreamRecordDistributionStrategy", StreamARN=arn, **{strategy: value})
+        summary = kinesis("DescribeStreamSummary", StreamARN=arn)["StreamDescriptionSummary"]
+        return str(summary[strategy])
+
+    def put(**fields: Any) -> str:
+        return str(kinesis("PutRecord", StreamARN=arn, Data="eA==", **fields)["ShardId"])
+
+    assert update("AUTO") == "AUTO"
+    keys = [{}, {"PartitionKey": "a"}, {"PartitionKey": "a", "ExplicitHashKey": LOW}, {}]
+    assert len({put(**fields) for fields in keys}) == 4
+    stored = kinesis.state.read("auto").values()
+    assert sorted(str(one.partition_key) for shard in stored for one in shard) == [
+        "None", "None", "a", "a",
+    ]  # fmt: skip
+    with pytest.raises(ApiError, match="SequenceNumberForOrdering"):
+        put(SequenceNumberForOrdering="1")
+    assert update("USER_PARTITION_KEY") == "USER_PARTITION_KEY"
+    assert put(PartitionKey="a") == put(PartitionKey="a")
+    with pytest.raises(ApiError, match="partitionKey") as refused:
+        put()
+    assert refused.value.code == "ValidationException"
+
+
+def test_a_provisioned_stream_has_no_strategy(kinesis: Any) -> None:
+    summary = kinesis("DescribeStreamSummary")["StreamDescriptionSummary"]
+    assert "RecordDistributionStrategy" not in summary
+    arn, auto = kinesis.state.arn_of("orders"), {"RecordDistributionStrategy": "AUTO"}
+    for refused in (
+        lambda: kinesis("UpdateStreamRecordDistributionStrategy", StreamARN=arn, **auto),
+        lambda: kinesis("CreateStream", StreamName="more", ShardCount=1, **auto),
+    ):
+        with pytest.raises(ApiError, match="ON_DEMAND") as error:
+            refused()
+        assert error.value.code == "InvalidArgumentException"
+
+
 def test_the_entries_of_a_call_keep_their_order(two_shards: Any) -> None:
     entries = [entry(str(number).encode(), ExplicitHashKey=LOW) for number in range(20)]
     answer = two_shards("PutRecords", Records=entries)

@@ -16,13 +16,15 @@ from kinesis_publishers.testing.local_kinesis.operations.settings import (
 )
 from kinesis_publishers.testing.local_kinesis.requests import Request, missing, mode_in
 from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
-from kinesis_publishers.testing.local_kinesis.stream import Stream, shard_shape
+from kinesis_publishers.testing.local_kinesis.stream import Stream, StreamMode, shard_shape
 
 _MAX_SHARDS = 100_000
 # A larger Limit is accepted and not honoured (API reference).
 _MOST_PER_PAGE = 100
 _RETENTION_HOURS = (24, 8760)
 _LARGEST_RECORD_KIB = 10_240
+_STRATEGY = "RecordDistributionStrategy"
+_STRATEGIES = ("USER_PARTITION_KEY", "AUTO")
 
 
 def create_stream(state: ServiceState, request: Request) -> None:
@@ -38,7 +40,9 @@ def create_stream(state: ServiceState, request: Request) -> None:
     tags = request.tags()
     max_record_kib = request.integer("MaxRecordSizeInKiB", 1024, _LARGEST_RECORD_KIB)
     warm_mibps = warm_throughput_in(state, request, mode)
+    is_auto = request.has(_STRATEGY) and _is_auto(request, mode)
     stream = state.create(name, mode, count, max_record_kib)
+    stream.is_auto_distributed = is_auto
     stream.tags.update(tags)
     stream.warm_mibps = warm_mibps
 
@@ -83,6 +87,8 @@ def describe_stream_summary(state: ServiceState, request: Request) -> Members:
     if stream.mode == "ON_DEMAND" and state.commitment.is_on(state.now_ms()):
         warm = stream.warm_mibps or ON_DEMAND_SHARDS
         summary["WarmThroughput"] = {"TargetMiBps": warm, "CurrentMiBps": warm}
+    if stream.mode == "ON_DEMAND":
+        summary[_STRATEGY] = _STRATEGIES[stream.is_auto_distributed]
     return {"StreamDescriptionSummary": summary}
 
 
@@ -154,6 +160,20 @@ def change_record_size(state: ServiceState, request: Request) -> None:
     state.set_later(state.active_stream_in(request), max_record_kib=kib)
 
 
+def change_distribution(state: ServiceState, request: Request) -> None:
+    """Take effect at once, without an UPDATING stream (developer guide)."""
+    request.required_text("StreamARN")
+    stream = state.active_stream_in(request)
+    stream.is_auto_distributed = _is_auto(request, stream.mode)
+
+
+def _is_auto(request: Request, mode: StreamMode) -> bool:
+    strategy = request.choice(_STRATEGY, _STRATEGIES)
+    if mode != "ON_DEMAND":
+        raise invalid_argument(f"{_STRATEGY} {strategy} is for ON_DEMAND streams only.")
+    return strategy == "AUTO"
+
+
 OPERATIONS: dict[str, Operation] = {
     "CreateStream": create_stream,
     "DeleteStream": delete_stream,
@@ -163,4 +183,5 @@ OPERATIONS: dict[str, Operation] = {
     "IncreaseStreamRetentionPeriod": partial(change_retention, longer=True),
     "DecreaseStreamRetentionPeriod": partial(change_retention, longer=False),
     "UpdateMaxRecordSize": change_record_size,
+    "UpdateStreamRecordDistributionStrategy": change_distribution,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import orjson
 import pybase64
 from attrs import Factory, define, field, frozen
 
@@ -32,16 +31,18 @@ class _Entry:
     """A record that may be stored: checked, its key hashed."""
 
     data_base64: str
-    key_json: str
+    key: str | None
     size_bytes: int
-    hash_key: int
+    hash_key: int | None
 
 
 def put_record(state: ServiceState, request: Request) -> Members:
     stream = state.readable_stream_in(request)
-    entry = _entry_of(request.fields, _record_limit(state, stream))
+    entry = _entry_of(state, stream, request.fields)
     if request.has("SequenceNumberForOrdering"):
         request.decimal("SequenceNumberForOrdering")
+        if stream.is_auto_distributed:
+            raise invalid_argument("SequenceNumberForOrdering must not be set with AUTO.")
     request.end_dry_run()
     shard, number = _Writer(state, stream, "PutRecord").store(entry)
     return {"ShardId": shard.shard_id, "SequenceNumber": str(number)} | _encryption(stream)
@@ -87,7 +88,7 @@ class _Writer:
         if error is not None:
             raise error
         number = shard.append(
-            entry.data_base64, entry.key_json, entry.size_bytes, self._now_ms, self._stream.key_id
+            entry.data_base64, entry.key, entry.size_bytes, self._now_ms, self._stream.key_id
         )
         return shard, number
 
@@ -129,8 +130,7 @@ def _entries_in(state: ServiceState, stream: Stream, request: Request) -> list[_
             "1 validation error detected: Value at 'records' failed to satisfy constraint: Member "
             f"must have length between 1 and {most}"
         )
-    record_limit = _record_limit(state, stream)
-    entries = [_entry_of(item, record_limit) for item in items]
+    entries = [_entry_of(state, stream, item) for item in items]
     most_bytes = state.limits.put_records_max_bytes
     if most_bytes is not None and sum(entry.size_bytes for entry in entries) > most_bytes:
         raise invalid_argument(f"Records size exceeds {most_bytes} bytes")
@@ -144,26 +144,28 @@ def _record_limit(state: ServiceState, stream: Stream) -> int | None:
     return stream.max_record_kib * 1024
 
 
-def _entry_of(item: object, record_limit: int | None) -> _Entry:
+def _entry_of(state: ServiceState, stream: Stream, item: object) -> _Entry:
     if not isinstance(item, dict):
         raise serialization("An entry of Records is not an object.")
     fields: Mapping[str, object] = item
     data, key = fields.get("Data"), fields.get("PartitionKey")
-    if not isinstance(data, str) or not isinstance(key, str):
+    lacks_key = key is None and not stream.is_auto_distributed
+    if lacks_key or not isinstance(data, str) or not isinstance(key, str | None):
         raise validation(
             "1 validation error detected: Value null at 'data' or 'partitionKey' failed to satisfy "
             "constraint: Member must not be null"
         )
-    if not 1 <= len(key) <= _LONGEST_KEY:
+    if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
         constraint = f"Member must have length between 1 and {_LONGEST_KEY}"
         raise violation("PartitionKey", key, constraint)
-    size_bytes = _decoded_length(data) + len(key.encode())
+    size_bytes = _decoded_length(data) + len((key or "").encode())
+    record_limit = _record_limit(state, stream)
     if record_limit is not None and size_bytes > record_limit:
         raise validation(
             "1 validation error detected: Value at 'data' failed to satisfy constraint: Member "
             f"must have length less than or equal to {record_limit}"
         )
-    return _Entry(data, orjson.dumps(key).decode(), size_bytes, _hash_key_of(fields, key))
+    return _Entry(data, key, size_bytes, _hash_key_of(fields, key))
 
 
 def _decoded_length(data: str) -> int:
@@ -173,10 +175,10 @@ def _decoded_length(data: str) -> int:
         raise serialization(f"Data is not base64: {error}") from error
 
 
-def _hash_key_of(fields: Mapping[str, object], key: str) -> int:
+def _hash_key_of(fields: Mapping[str, object], key: str | None) -> int | None:
     explicit = fields.get("ExplicitHashKey")
     if explicit is None:
-        return hash_of_partition_key(key)
+        return None if key is None else hash_of_partition_key(key)
     hash_key = parse_decimal("ExplicitHashKey", str(explicit))
     if hash_key >= HASH_KEY_COUNT:
         raise invalid_argument(
