@@ -220,7 +220,7 @@ class _Columns:
     # For each record of the result, the index of the stored record that it comes from.
     _origins: list[int] = field(factory=list, init=False)
     _payloads: list[bytes] = field(factory=list, init=False)
-    _partition_keys: list[str] = field(factory=list, init=False)
+    _partition_keys: list[str | None] = field(factory=list, init=False)
     _sub_sequence_numbers: list[int | None] = field(factory=list, init=False)
     _explicit_hash_keys: list[str | None] = field(factory=list, init=False)
     _markers: list[str | None] = field(factory=list, init=False)

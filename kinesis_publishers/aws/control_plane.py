@@ -14,6 +14,7 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import InvalidArgumentError
 from kinesis_publishers.model import (
+    HashRange,
     Shard,
     StreamConsumer,
     StreamIdentity,
@@ -174,13 +175,14 @@ def _summary(answer: dict[str, Any]) -> StreamSummary:
         status=text_in(summary, "StreamStatus"),
         retention_seconds=summary["RetentionPeriodHours"] * 3600.0,
         max_record_bytes=summary.get("MaxRecordSizeInKiB", MAX_RECORD_BYTES // 1024) * 1024,
+        is_auto_distributed=summary.get("RecordDistributionStrategy") == "AUTO",
     )
 
 
 def _shard(stream_arn: str, description: dict[str, Any]) -> Shard:
     hash_range = description["HashKeyRange"]
     numbers = description["SequenceNumberRange"]
-    return Shard(
+    shard = Shard(
         stream_arn=stream_arn,
         shard_id=text_in(description, "ShardId"),
         parent_shard_id=_optional(description, "ParentShardId"),
@@ -190,6 +192,9 @@ def _shard(stream_arn: str, description: dict[str, Any]) -> Shard:
         starting_sequence_number=text_in(numbers, "StartingSequenceNumber"),
         ending_sequence_number=_optional(numbers, "EndingSequenceNumber"),
     )
+    # What is no number is noticed here, where the call is repeated.
+    HashRange.of(shard)
+    return shard
 
 
 def _consumer(description: dict[str, Any]) -> StreamConsumer:

@@ -18,7 +18,7 @@ from botocore.utils import parse_timestamp
 
 from kinesis_publishers.aws import cbor
 from kinesis_publishers.errors import MalformedResponseError
-from kinesis_publishers.model import ChildShard, RecordPage
+from kinesis_publishers.model import ChildShard, HashRange, RecordPage
 
 _T = TypeVar("_T")
 _CALENDAR_END = 253_402_300_800  # the year 10,000 in epoch seconds
@@ -84,14 +84,14 @@ def decode_page(
         payloads = [decode(record.pop("Data"), None, True) for record in records]
     return RecordPage(
         payloads=payloads,
-        partition_keys=_all_are(
-            str, [record["PartitionKey"] for record in records], "a partition key"
-        ),
+        partition_keys=_texts([record.get("PartitionKey") for record in records], "partition key"),
         sequence_numbers=_decimals([record["SequenceNumber"] for record in records]),
         arrival_epoch_seconds=_epoch_seconds(
             [record["ApproximateArrivalTimestamp"] for record in records], ticks_per_second
         ),
-        encryption_types=_optional([record.get("EncryptionType") for record in records]),
+        encryption_types=_optional(
+            _texts([record.get("EncryptionType") for record in records], "encryption type")
+        ),
         next_shard_iterator=next_shard_iterator,
         millis_behind_latest=_millis(answer.get("MillisBehindLatest")),
         child_shards=tuple(_child_shard(child) for child in answer.get("ChildShards") or ()),
@@ -130,11 +130,14 @@ def _epoch_seconds(values: list[Any], ticks_per_second: int) -> Sequence[float]:
     return seconds
 
 
-def _optional(values: list[Any]) -> Sequence[str | None] | None:
-    kinds = set(map(type, values))
-    if not kinds <= {str, type(None)}:
-        raise TypeError("a record has an encryption type that is not a string")
-    return values if str in kinds else None
+def _texts(values: list[Any], name: str) -> list[str | None]:
+    if not set(map(type, values)) <= {str, type(None)}:
+        raise TypeError(f"a record has a value as {name} that is not a string")
+    return values
+
+
+def _optional(values: list[str | None]) -> Sequence[str | None] | None:
+    return None if values.count(None) == len(values) else values
 
 
 def _iterator(value: Any) -> str | None:
@@ -155,6 +158,7 @@ def _child_shard(child: dict[str, Any]) -> ChildShard:
     first, last = hash_range["StartingHashKey"], hash_range["EndingHashKey"]
     if not all(isinstance(text, str) for text in (child["ShardId"], first, last, *parents)):
         raise TypeError("a child shard has an id or a hash key that is not a string")
+    HashRange.between(first, last)
     return ChildShard(
         shard_id=child["ShardId"],
         parent_shard_ids=tuple(parents),

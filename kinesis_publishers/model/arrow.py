@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import pack
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,7 +54,7 @@ def to_arrow(
     shard: Shard,
     payloads: Sequence[bytes],
     sequence_numbers: Sequence[str],
-    partition_keys: Sequence[str],
+    partition_keys: Sequence[str | None],
     arrival_epoch_seconds: Sequence[float],
     sub_sequence_numbers: Sequence[int | None] | None,
 ) -> pa.RecordBatch:
@@ -80,8 +81,11 @@ def _joined(kind: pa.DataType, values: Sequence[bytes] | Sequence[str], data: by
     return pa.Array.from_buffers(kind, count, [None, offsets.buffers()[1], pa.py_buffer(data)])
 
 
-def _strings(values: Sequence[str]) -> pa.Array:
-    text = "".join(values)
+def _strings(values: Sequence[Any]) -> pa.Array:
+    try:
+        text = "".join(values)
+    except TypeError:  # One is missing.
+        return pa.array(values, pa.string())
     if text.isascii():
         return _joined(pa.string(), values, text.encode())
     encoded = [one.encode() for one in values]

@@ -52,7 +52,8 @@ class Record(NamedTuple):
 
     Attributes:
         data: the payload, 0 bytes to 10 MiB.
-        partition_key: 1 to 256 characters.
+        partition_key: 1 to 256 characters; ``None`` where the stream distributes records itself and
+            the producer gave none.
         sequence_number: decimal digits; unique within the shard, increasing.
         arrival_epoch_seconds: when Kinesis took the record, in seconds since 1970; neither exact
             nor monotonic within a shard.
@@ -67,7 +68,7 @@ class Record(NamedTuple):
     """
 
     data: bytes
-    partition_key: str
+    partition_key: str | None
     sequence_number: str
     arrival_epoch_seconds: float
     encryption_type: str | None
@@ -112,7 +113,7 @@ class RecordPage:
 
     Attributes:
         payloads: the data of each record.
-        partition_keys: the partition key of each record.
+        partition_keys: the partition key of each record; ``None`` where it has none.
         sequence_numbers: the sequence number of each record, increasing.
         arrival_epoch_seconds: the arrival time of each record, as AWS sends it.
         encryption_types: per record, or ``None`` if no record names one.
@@ -122,7 +123,7 @@ class RecordPage:
     """
 
     payloads: Sequence[bytes] = _EMPTY
-    partition_keys: Sequence[str] = _EMPTY
+    partition_keys: Sequence[str | None] = _EMPTY
     sequence_numbers: Sequence[str] = _EMPTY
     arrival_epoch_seconds: Sequence[float] = _EMPTY
     encryption_types: Sequence[str | None] | None = None
@@ -153,7 +154,7 @@ class RecordBatch:
     shard: Shard
     requested_at: datetime
     payloads: Sequence[bytes] = _EMPTY
-    partition_keys: Sequence[str] = _EMPTY
+    partition_keys: Sequence[str | None] = _EMPTY
     sequence_numbers: Sequence[str] = _EMPTY
     arrival_epoch_seconds: Sequence[float] = _EMPTY
     encryption_types: Sequence[str | None] | None = None
@@ -283,9 +284,9 @@ class RecordBatch:
         """Return the batch as Arrow columns.
 
         The columns are ``data`` binary, ``stream_name`` string, ``shard_id`` string,
-        ``sequence_number`` string, ``partition_key`` string, ``approximate_arrival_timestamp``
-        timestamp in microseconds, UTC, and ``sub_sequence_number`` 64-bit integer, null where the
-        record was not inside an aggregate.
+        ``sequence_number`` string, ``partition_key`` string, null where the record has none,
+        ``approximate_arrival_timestamp`` timestamp in microseconds, UTC, and
+        ``sub_sequence_number`` 64-bit integer, null where the record was not inside an aggregate.
         """
         try:
             from kinesis_publishers.model.arrow import to_arrow

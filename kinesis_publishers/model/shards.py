@@ -44,12 +44,15 @@ class StreamSummary:
     Attributes:
         max_record_bytes: the most that a record may have, its partition key included; what no
             stream exceeds where the service does not say.
+        is_auto_distributed: whether the service spreads records over the shards, whatever their
+            keys, which they need not have (``RecordDistributionStrategy`` AUTO).
     """
 
     identity: StreamIdentity
     status: str
     retention_seconds: float
     max_record_bytes: int = MAX_RECORD_BYTES
+    is_auto_distributed: bool = False
 
 
 @frozen(kw_only=True)
@@ -186,7 +189,12 @@ class HashRange:
     @classmethod
     def of(cls, shard: Shard) -> Self:
         """Return the range of ``shard``."""
-        return cls(int(shard.starting_hash_key), int(shard.ending_hash_key))
+        return cls.between(shard.starting_hash_key, shard.ending_hash_key)
+
+    @classmethod
+    def between(cls, first: str, last: str) -> Self:
+        """Return the range from ``first`` to ``last``; ``ValueError`` if they are no such keys."""
+        return cls(parse_hash_key(first), parse_hash_key(last))
 
     def __contains__(self, hash_key: int) -> bool:
         return self.first <= hash_key <= self.last

@@ -35,13 +35,13 @@ class SourceRecord:
         data: the payload.
         sequence_number: increases from record to record of a shard, and is the same whenever the
             record is read: it is the checkpoint.
-        partition_key: 1 to 256 characters.
+        partition_key: 1 to 256 characters; ``None`` for a record without one.
         arrived_at: when the source took the record (aware); the instant of reading unless given.
     """
 
     data: bytes
     sequence_number: int
-    partition_key: str = "-"
+    partition_key: str | None = "-"
     arrived_at: datetime | None = None
 
 

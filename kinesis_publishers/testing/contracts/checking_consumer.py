@@ -170,7 +170,7 @@ def assert_same_records(
         )
 
 
-def _shown(record: Record) -> tuple[str, str, bytes]:
+def _shown(record: Record) -> tuple[str, str | None, bytes]:
     return record.sequence_number, record.partition_key, record.data[:64]
 
 
@@ -195,7 +195,7 @@ def check_batch(batch: object, shard: Shard) -> None:
 def _check_columns(batch: RecordBatch) -> None:
     columns: dict[str, tuple[Sequence[object], type | tuple[type, ...]]] = {
         "payloads": (batch.payloads, bytes),
-        "partition_keys": (batch.partition_keys, str),
+        "partition_keys": (batch.partition_keys, (str, type(None))),
         "sequence_numbers": (batch.sequence_numbers, str),
         "arrival_epoch_seconds": (batch.arrival_epoch_seconds, (int, float)),
     }

@@ -121,10 +121,11 @@ class DeliveryContract:
             pytest.param(b"x", "\N{KEY}\N{CJK UNIFIED IDEOGRAPH-6587} '\"\\", id="unicode key"),
             pytest.param(b"x", "k" * 256, id="256 characters"),
             pytest.param(b"x", "null", id="like null"),
+            pytest.param(b"x", None, id="no key"),
         ],
     )
     async def test_unusual_records_come_through_unchanged(
-        self, subject: PublisherSubject, data: bytes, partition_key: str
+        self, subject: PublisherSubject, data: bytes, partition_key: str | None
     ) -> None:
         usual = sample_records(2)
         unusual = [one._replace(data=data, partition_key=partition_key) for one in usual]

@@ -60,6 +60,7 @@ def test_unusual_records_come_through(runner: QueryRunner, flights: str) -> None
         ("empty", b""),
         ("🛩 ключ", "données".encode()),
         ("null", b"null"),
+        (None, b"without a key"),
         ("large", b"x" * (10 * 1024 * 1024 - 100)),
     ]
     runner.server.put_many(flights, unusual)

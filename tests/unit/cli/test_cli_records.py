@@ -26,7 +26,7 @@ json_values = st.recursive(
 )
 
 
-def record(data: bytes, key: str = "k") -> Record:
+def record(data: bytes, key: str | None = "k") -> Record:
     return Record(
         data=data,
         partition_key=key,
@@ -98,9 +98,10 @@ def test_no_payload_is_lost(data: bytes, encoding: DataEncoding) -> None:
             assert found["data"] == json.loads(data)
 
 
-def test_a_line_for_people_shows_what_is_not_text_as_escapes() -> None:
-    assert plain_line(record(b"a\n\xff\\", key="k\t")) == (
-        "2023-11-14T22:13:20.250000Z  orders/shardId-000000000000  k\\t  a\\n\\xff\\"
+@pytest.mark.parametrize(("key", "shown"), [("k\t", r"k\t"), (None, "-")])
+def test_a_line_for_people_shows_what_is_not_text_as_escapes(key: str | None, shown: str) -> None:
+    assert plain_line(record(b"a\n\xff\\", key=key)) == (
+        f"2023-11-14T22:13:20.250000Z  orders/shardId-000000000000  {shown}  a\\n\\xff\\"
     )
 
 

@@ -27,7 +27,7 @@ def _batch(**columns: Any) -> RecordBatch:
         shard=Shard(stream_arn=ARN, shard_id="shardId-7"),
         requested_at=NOON,
         payloads=[b"", b"\x00\xff"],
-        partition_keys=["null", "ключ"],
+        partition_keys=[None, "ключ"],
         sequence_numbers=["1", "20"],
         arrival_epoch_seconds=[1767268800.0, 1767268800.123],
         **columns,
@@ -53,7 +53,7 @@ def test_a_record_batch_becomes_rows_of_the_schema() -> None:
     rows = to_spark_arrow(_batch(encryption_types=["KMS", None]))
     assert rows.schema.equals(ARROW_SCHEMA)
     first, second = rows.to_pylist()
-    assert (first["data"], first["partitionKey"], first["streamName"]) == (b"", "null", "orders")
+    assert (first["data"], first["partitionKey"], first["streamName"]) == (b"", None, "orders")
     assert (second["data"], second["partitionKey"]) == (b"\x00\xff", "ключ")
     assert second["approximateArrivalTimestamp"].microsecond == 123_000
 

@@ -32,24 +32,27 @@ OUTPUT_SHAPE = (
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 NUMBERS = st.integers(0, 10**56).map(str)
+HASH_KEYS = st.integers(0, 2**128 - 1).map(str)
 SECONDS = st.integers(0, 4_000_000_000) | st.integers(0, 4_000_000_000_000).map(
     lambda millis: millis / 1000
 )
 RECORDS = st.fixed_dictionaries(
     {
         "Data": st.binary(max_size=50).map(lambda data: base64.b64encode(data).decode()),
-        "PartitionKey": TEXTS,
         "SequenceNumber": NUMBERS,
         "ApproximateArrivalTimestamp": SECONDS,
     },
-    optional={"EncryptionType": st.sampled_from(["KMS", "NONE", None])},
+    optional={
+        "PartitionKey": st.none() | TEXTS,
+        "EncryptionType": st.sampled_from(["KMS", "NONE", None]),
+    },
 )
 CHILD_SHARDS = st.fixed_dictionaries(
     {
         "ShardId": TEXTS,
         "ParentShards": st.lists(TEXTS, min_size=1, max_size=2),
         "HashKeyRange": st.fixed_dictionaries(
-            {"StartingHashKey": NUMBERS, "EndingHashKey": NUMBERS}
+            {"StartingHashKey": HASH_KEYS, "EndingHashKey": HASH_KEYS}
         ),
     }
 )
@@ -109,7 +112,7 @@ def test_every_field_is_what_botocore_makes_of_it(
     assert [
         {
             "Data": record.data,
-            "PartitionKey": record.partition_key,
+            **({"PartitionKey": record.partition_key} if record.partition_key else {}),
             "SequenceNumber": record.sequence_number,
             "ApproximateArrivalTimestamp": record.approximate_arrival_timestamp,
             **({"EncryptionType": record.encryption_type} if record.encryption_type else {}),
@@ -153,6 +156,13 @@ def test_the_other_timestamp_formats_of_the_protocol_are_understood():
     assert list(page.arrival_epoch_seconds) == [NOW.timestamp()]
 
 
+CHILD = {
+    "ShardId": "s",
+    "ParentShards": ["p"],
+    "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "f"},
+}
+
+
 def one_record(**changes: object) -> dict[str, Any]:
     record = {
         "Data": "YQ==",
@@ -174,7 +184,7 @@ def one_record(**changes: object) -> dict[str, Any]:
         one_record(Data="not base64!"),
         one_record(Data="YQ"),
         one_record(Data=None),
-        one_record(PartitionKey=None),
+        one_record(PartitionKey=5),
         one_record(SequenceNumber=1),
         one_record(SequenceNumber=""),
         one_record(SequenceNumber="-1"),
@@ -187,6 +197,7 @@ def one_record(**changes: object) -> dict[str, Any]:
         one_record() | {"NextShardIterator": ""},
         one_record() | {"MillisBehindLatest": "late"},
         one_record() | {"ChildShards": [{"ShardId": "s"}]},
+        one_record() | {"ChildShards": [CHILD]},
         one_record() | {"ChildShards": "s"},
         {"Records": [{"Data": "YQ=="}]},
     ],
