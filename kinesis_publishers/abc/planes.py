@@ -147,11 +147,13 @@ class PutColumns:
     """The records of a PutRecords call, as columns of equal length.
 
     Attributes:
+        partition_keys: ``None`` for a record without one, which only a stream takes that
+            distributes records itself.
         explicit_hash_keys: per record, or ``None`` if no record has one.
     """
 
     payloads: Sequence[bytes]
-    partition_keys: Sequence[str]
+    partition_keys: Sequence[str | None]
     explicit_hash_keys: Sequence[str | None] | None = None
 
     def __len__(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import pybase64
@@ -27,7 +27,10 @@ def members_of(records: PutColumns, *, is_cbor: bool) -> dict[str, Any]:
     if not is_cbor:
         payloads = map(pybase64.b64encode_as_string, records.payloads)
     columns = zip(payloads, records.partition_keys, strict=True)
-    members = [{"Data": data, "PartitionKey": key} for data, key in columns]
+    members = [
+        {"Data": data} if key is None else {"Data": data, "PartitionKey": key}
+        for data, key in columns
+    ]
     for member, hash_key in zip(members, records.explicit_hash_keys or (), strict=False):
         if hash_key is not None:
             member["ExplicitHashKey"] = hash_key
@@ -43,22 +46,24 @@ def answer_in(answer: Any, count: int, stream: str) -> PutAnswer:
     records = answer["Records"]
     if len(records) != count:
         raise ValueError(f"{len(records)} results for {count} records")
-    if not answer.get("FailedRecordCount"):
-        # No entry says otherwise, or its number would be missing.
-        return PutAnswer(
-            shard_ids=[one["ShardId"] for one in records],
-            sequence_numbers=[one["SequenceNumber"] for one in records],
-        )
+    # Whatever FailedRecordCount says: what a record's own entry says counts.
     errors = {
         place: _refusal(one, stream) for place, one in enumerate(records) if one.get("ErrorCode")
     }
     return PutAnswer(
-        shard_ids=[None if n in errors else one["ShardId"] for n, one in enumerate(records)],
-        sequence_numbers=[
-            None if n in errors else one["SequenceNumber"] for n, one in enumerate(records)
-        ],
+        shard_ids=_places(records, "ShardId", errors),
+        sequence_numbers=_places(records, "SequenceNumber", errors),
         errors=errors,
     )
+
+
+def _places(records: Sequence[Any], name: str, errors: Collection[int]) -> list[str | None]:
+    """Return a member of the entries; ``None`` for those that say why nothing was written."""
+    texts = [None if n in errors else one[name] for n, one in enumerate(records)]
+    written = [one for n, one in enumerate(texts) if n not in errors] if errors else texts
+    if not (set(map(type, written)) <= {str} and all(written)):
+        raise TypeError(f"an entry without an ErrorCode has a {name} that is no text")
+    return texts
 
 
 def _refusal(entry: dict[str, str], stream: str) -> ServiceError:

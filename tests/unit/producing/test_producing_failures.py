@@ -211,12 +211,35 @@ async def test_of_a_call_with_an_invalid_record_only_that_one_fails(
     assert sorted(writing.data()) == sorted(one for n, one in enumerate(data) if n not in failed)
 
 
-async def test_an_answer_that_makes_no_sense_is_a_lost_answer(writing: Writing) -> None:
-    writing.server.add_fault(_fault("body", message='{"Records": []}'))
+@pytest.mark.parametrize(
+    "entries",
+    [
+        "",
+        '{"ShardId": null, "SequenceNumber": "1"}',
+        '{"ShardId": ["s"], "SequenceNumber": "1"}',
+        '{"ShardId": "s", "SequenceNumber": null}',
+        '{"ShardId": "s", "SequenceNumber": ""}',
+    ],
+)
+async def test_an_answer_that_makes_no_sense_is_a_lost_answer(
+    writing: Writing, entries: str
+) -> None:
+    writing.server.add_fault(_fault("body", message=f'{{"Records": [{entries}]}}'))
     async with writing.producer() as producer:
         result = await writing.result(await producer.put(b"x", "k"))
     assert result.attempts == 2
     assert set(writing.count(PutRecordsAnswered, "code")) == {"", "MalformedResponse"}
+
+
+async def test_a_record_with_an_error_code_is_not_written_whatever_the_count_says(
+    writing: Writing,
+) -> None:
+    entry = f'{{"ErrorCode": "{_THROTTLED}", "ShardId": "{FIRST}", "SequenceNumber": "1"}}'
+    body = f'{{"FailedRecordCount": 0, "Records": [{entry}]}}'
+    writing.server.add_fault(_fault("body", message=body))
+    async with writing.producer() as producer:
+        result = await writing.result(await producer.put(b"x", KEYS[FIRST]))
+    assert (result.attempts, writing.data()) == (2, [b"x"])
 
 
 async def test_many_have_a_result_or_an_error_for_each(writing: Writing) -> None:
