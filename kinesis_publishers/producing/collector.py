@@ -13,7 +13,7 @@ from kinesis_publishers.abc import PutColumns
 from kinesis_publishers.aggregation import AggregatedRecord, pack_first, pack_plain
 from kinesis_publishers.config import ProducerConfig
 from kinesis_publishers.producing.queues import KeyOrder, ShardQueue, ShardQueues
-from kinesis_publishers.producing.records import Run, Written
+from kinesis_publishers.producing.records import Run, Written, utf8_bytes
 
 #: The most of one shard in a call at the rate that a shard takes: the KPL's number.
 SHARD_BYTES: Final = 256 * 1024
@@ -39,7 +39,7 @@ class Part:
     def _measure(self) -> int:
         if self.aggregates is None:
             return sum([run.size for run in self.runs])
-        return sum([len(one.data) + len(one.partition_key) for one, _ in self.aggregates])
+        return sum([len(one.data) + utf8_bytes(one.partition_key) for one, _ in self.aggregates])
 
     @classmethod
     def packed(
@@ -118,7 +118,7 @@ def _settle(
 def columns_of(parts: Iterable[Part]) -> PutColumns:
     """Return the entries of a call."""
     payloads: list[bytes] = []
-    keys: list[str] = []
+    keys: list[str | None] = []
     hash_keys: list[str | None] = []
     has_hash_keys = False
     for part in parts:
@@ -131,7 +131,7 @@ def columns_of(parts: Iterable[Part]) -> PutColumns:
             continue
         for run in part.runs:
             payloads += run.payloads
-            keys += run.partition_keys
+            keys += part.queue.keys_of(run)
             hash_keys += run.explicit_hash_keys or repeat(None, len(run))
             has_hash_keys = has_hash_keys or run.explicit_hash_keys is not None
     return PutColumns(
@@ -214,23 +214,23 @@ class Collector:
             is_own_due = _is_due(queue, due_before) or queue.size >= self._enough_bytes
             is_due = is_due or is_own_due
             # An aggregate that has room left waits for more, whatever else is sent.
-            if is_own_due or not config.aggregates or queue.size >= config.aggregate_bytes:
+            if is_own_due or not self._queues.aggregates or queue.size >= config.aggregate_bytes:
                 ready.append(queue)
                 records += queue.records
                 size += queue.size
             if not is_own_due:
                 delay = min(delay, queue.waiting[0].put_at - due_before)
         is_full = size >= config.batch_bytes or (
-            records >= config.batch_records and not config.aggregates
+            records >= config.batch_records and not self._queues.aggregates
         )
         return (ready if is_due or is_full else []), delay
 
     def _limiter_delay(self, queue: ShardQueue, now: float) -> float:
         size, most = queue.size, self._config.aggregate_bytes
-        if self._config.aggregates:
+        if self._queues.aggregates:
             return queue.limiter.delay(-(-size // most), size, min(size, most), now)
         head = queue.waiting[0]
-        first = len(head.payloads[0]) + len(head.partition_keys[0])
+        first = len(head.payloads[0]) + utf8_bytes(head.partition_keys[0])
         return queue.limiter.delay(queue.records, size, first, now)
 
     def _take(self, queue: ShardQueue, room: _Room, due_before: float) -> Part | None:
@@ -239,11 +239,11 @@ class Collector:
         room = evolve(
             room,
             entries=min(room.entries, allowed),
-            of_shard=min(room.bytes, allowed_bytes, self._shard_bytes),
+            of_shard=min(room.bytes, allowed_bytes, self._shard_bytes * max(1, queue.choices)),
         )
         taken: list[Run] = []
         try:
-            if self._config.aggregates:
+            if self._queues.aggregates:
                 part = self._take_aggregates(queue, room, due_before, taken)
             else:
                 part = self._take_plain(queue, room, taken)
@@ -310,7 +310,7 @@ class Collector:
             packed = _packed(candidates, most_bytes, most)
             if packed is None:
                 break
-            size = len(packed.data) + len(packed.partition_key)
+            size = len(packed.data) + utf8_bytes(packed.partition_key)
             if not room.admits(size, total):
                 break
             runs = queue.take(packed.user_records)
@@ -392,7 +392,7 @@ class _Room:
             return len(run)
         found = 0
         for data, key in zip(run.payloads[:most], run.partition_keys, strict=False):
-            size = len(data) + len(key)
+            size = len(data) + utf8_bytes(key)
             if not self.admits(size, taken):
                 break
             taken += size

@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
+from typing import TypeAlias
 
 from attrs import define, field
 
 from kinesis_publishers.assembly import WritingServices
-from kinesis_publishers.errors import ClosedError, KinesisPublishersError, RecordExpiredError
+from kinesis_publishers.errors import KinesisPublishersError, RecordExpiredError
 from kinesis_publishers.events import ShardMispredicted
-from kinesis_publishers.model import HashRange, hash_key_of
+from kinesis_publishers.model import HashRange, ShardKey, hash_key_of
 from kinesis_publishers.producing.buffer import Buffer
 from kinesis_publishers.producing.collector import Part
-from kinesis_publishers.producing.outstanding import Outstanding
+from kinesis_publishers.producing.outstanding import Outstanding, not_decided
 from kinesis_publishers.producing.queues import KeyOrder, ShardQueues
 from kinesis_publishers.producing.records import KnownPuts, Run, Written
 from kinesis_publishers.producing.routing import ShardMap
 
 _LOGGER = logging.getLogger(__name__)
+
+Misplaced: TypeAlias = tuple[Part, tuple[str, str]]
+"""A part of one entry, and where it is: the shard, and its sequence number there."""
 
 
 @define(eq=False)
@@ -35,63 +39,99 @@ class Mender:
     _outstanding: Outstanding
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
-    async def mend(self, misplaced: Sequence[tuple[Part, tuple[str, str]]]) -> None:
+    async def mend(self, misplaced: Sequence[Misplaced]) -> None:
         """Follow the answers that name another shard than was predicted, one for each part.
 
         The records of aggregates are settled here, all others have been. An aggregate waits, and
-        what else is predicted so, until its shard is listed.
+        what else is predicted so, until a listing explains where it is.
         """
-        aggregates = [part for part, _ in misplaced if part.is_divisible(0)]
+        undecided = [part for part, _ in misplaced if part.is_divisible(0)]
         try:
-            await self._learn({shard_id for _, (shard_id, _) in misplaced}, aggregates)
-        except asyncio.CancelledError:
-            lost = ClosedError("the producer was closed before it knew where the record belongs")
-            for part in aggregates:
-                self._outstanding.fail(part, lost)
+            await self._learn(misplaced)
+            for part, place in misplaced:
+                resent = 0
+                if part.is_divisible(0):
+                    resent = self._mend_aggregate(part, place)
+                    undecided.remove(part)
+                if not self._queues.shard_map.choices:
+                    self._services.events(
+                        ShardMispredicted(
+                            shard=part.queue.shard,
+                            shard_id=place[0],
+                            records=part.records,
+                            resent=resent,
+                        )
+                    )
+        except BaseException as error:
+            for part in undecided:
+                self._outstanding.fail(part, not_decided(error))
             raise
-        for part, place in misplaced:
-            resent = self._mend_aggregate(part, place) if part.is_divisible(0) else 0
-            self._services.events(
-                ShardMispredicted(
-                    shard=part.queue.shard,
-                    shard_id=place[0],
-                    records=part.records,
-                    resent=resent,
-                )
-            )
 
-    async def _learn(self, shard_ids: Iterable[str], waiting: Sequence[Part]) -> None:
-        """List the shards until these are known, as long as records are waiting for that."""
+    async def _learn(self, misplaced: Sequence[Misplaced]) -> None:
+        """List the shards until that explains all, as long as aggregates are waiting for it."""
         clock, retry = self._services.clock, self._services.config.retry
-        oldest = min([part.oldest for part in waiting], default=-math.inf)
-        until = oldest + self._services.config.ttl_seconds
-        wanted, delay = set(shard_ids), retry.base_seconds
-        while not self._queues.shard_map.ranges.keys() >= wanted:
+        delay = retry.base_seconds
+        while unclear := [one for one in misplaced if not self._is_clear(*one)]:
+            waiting = [part for part, _ in unclear if part.is_divisible(0)]
+            oldest = min([part.oldest for part in waiting], default=-math.inf)
+            until = oldest + self._services.config.ttl_seconds
             known = self._queues.shard_map
             seconds = until - clock.monotonic() if waiting else math.inf
             with suppress(TimeoutError):
                 # The answers of many calls name the same new shards.
                 async with clock.timeout(seconds), self._listing:
                     if self._queues.shard_map is known:
-                        await self._list()
+                        await self._list({part.queue.shard for part, _ in unclear})
             now = clock.monotonic()
-            if self._queues.shard_map.ranges.keys() >= wanted or now >= until:
+            if now >= until or all(self._is_clear(*one) for one in unclear):
                 return
             for part in waiting:
                 part.queue.blocked_until = max(part.queue.blocked_until, now + delay)
             await clock.sleep(min(delay, until - now))
             delay = min(2 * delay, retry.max_seconds)
 
-    async def _list(self) -> None:
+    def _is_clear(self, part: Part, place: tuple[str, str]) -> bool:
+        """Return whether the listing says why a part is elsewhere, and where it belongs.
+
+        One that has the predicted shard still open contradicts the answer: it is an older one, or
+        the stream distributes records itself.
+        """
+        shard_map = self._queues.shard_map
+        if shard_map.choices:
+            return True
+        hash_range = shard_map.ranges.get(place[0])
+        if hash_range is None:
+            return False
+        is_closed = part.queue.shard not in shard_map.open_keys
+        return is_closed or (
+            part.is_divisible(0)
+            and all(len(_belonging(run, hash_range)) == len(run) for run in part.runs)
+        )
+
+    async def refresh(self) -> None:
+        """List the shards, and ask whether the stream distributes records itself."""
+        async with self._listing:
+            await self._list(())
+
+    async def _list(self, predicted: Collection[ShardKey]) -> None:
+        """List the shards, and ask for the strategy unless the listing explains answers.
+
+        ``predicted`` are the shards that other ones were named for.
+        """
+        services, is_auto = self._services, self._queues.shard_map.choices > 0
         try:
-            shard_map = ShardMap.of(await self._services.list_shards())
+            shards = await services.list_shards()
+            if not predicted or any(one.key in predicted and not one.is_closed for one in shards):
+                described = await services.discovery.describe_now(services.arn)
+                is_auto = described.is_auto_distributed
         except KinesisPublishersError as error:
             _LOGGER.warning(
-                "Records for %s have gone to other shards, which cannot be listed: %s",
-                self._services.name,
+                "The shards of %s cannot be listed, or the stream described: %s",
+                services.name,
                 error,
             )
             return
+        shard_map = ShardMap.of(shards, is_auto=is_auto)
         if shard_map.open_shards:
             self._queues.follow(shard_map, self._order or ())
             self._buffer.follow()
@@ -104,23 +144,26 @@ class Mender:
         """
         now, shard_map = self._services.clock.monotonic(), self._queues.shard_map
         hash_range = shard_map.ranges.get(place[0])
-        if hash_range is None:
+        if not self._is_clear(part, place):
+            state = "is not listed" if hash_range is None else "is listed beside it, both as open"
             self._outstanding.fail(
                 part,
                 RecordExpiredError(
                     f"the record is in {place[0]}, where {part.queue.shard} was expected, and the "
-                    "shard is not listed: readers that leave out what belongs to another shard may "
-                    "not deliver it"
+                    f"shard {state}: readers that leave out what belongs to another shard may not "
+                    "deliver it"
                 ),
             )
             return 0
         belonging = [_belonging(run, hash_range) for run in part.runs]
         outside = part.records - sum(map(len, belonging))
-        # A service that contradicts its own listing would do so again.
-        is_contradicted = part.queue.shard in shard_map.open_keys
-        if not outside or is_contradicted:
+        if not outside:
             self._outstanding.settle(part, place[:1], place[1:], now)
             return 0
+        if shard_map.choices:
+            # A copy would need an aggregate, and so the right shard.
+            self._outstanding.wait_again(part)
+            return part.records
         again: list[Run] = []
         first = 0
         for run, inside in zip(part.runs, belonging, strict=True):
@@ -143,8 +186,10 @@ class Mender:
         return outside
 
 
-def _belonging(run: Run, hash_range: HashRange) -> Sequence[int]:
-    """Return the indices of the records that belong to a shard."""
+def _belonging(run: Run, hash_range: HashRange | None) -> Sequence[int]:
+    """Return the indices of the records that belong to a shard, of which the range may be known."""
+    if hash_range is None:
+        return []
     return [
         index
         for index, key in enumerate(run.partition_keys)

@@ -10,7 +10,7 @@ from typing import Final
 
 from attrs import define, field
 
-from kinesis_publishers.errors import KinesisPublishersError, RecordsNotWrittenError
+from kinesis_publishers.errors import ClosedError, KinesisPublishersError, RecordsNotWrittenError
 from kinesis_publishers.events import EventSink, RecordsFailed
 from kinesis_publishers.producing.buffer import Buffer
 from kinesis_publishers.producing.collector import Part
@@ -29,6 +29,15 @@ class _Flush:
     up_to: int
     left: int
     done: asyncio.Future[None]
+
+
+def not_decided(error: BaseException) -> KinesisPublishersError:
+    """Return what records fail with, of which ``error`` has ended the task that would decide."""
+    if isinstance(error, asyncio.CancelledError):
+        return ClosedError("the producer was closed before it knew whether the record was written")
+    lost = RecordsNotWrittenError(f"the producer has failed: {error!r}")
+    lost.__cause__ = error
+    return lost
 
 
 @define(eq=False)

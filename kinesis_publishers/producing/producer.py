@@ -35,6 +35,7 @@ from kinesis_publishers.producing.records import (
     Row,
     Run,
     SinglePuts,
+    utf8_bytes,
 )
 from kinesis_publishers.producing.routing import ShardMap
 from kinesis_publishers.producing.sender import Sender
@@ -113,7 +114,7 @@ class KinesisProducer:
         properties = Properties.of(properties, options)
         async with (
             open_writing(properties, events=events, clock=clock) as services,
-            cls(services, ShardMap.of(await services.list_shards())) as producer,
+            cls(services, await ShardMap.listed(services)) as producer,
         ):
             yield producer
 
@@ -122,7 +123,7 @@ class KinesisProducer:
         self._sending = self._loop.create_task(self._sender.run(), name="kinesis producer")
         self._sending.add_done_callback(self._note_end)
         self._unusable = ""
-        shards = len(self._queues.shard_map.open_shards)
+        shards = self._queues.shard_map.choices or len(self._queues.shard_map.open_shards)
         self._services.events(ProducerStarted(stream_arn=self._services.arn, shards=shards))
         return self
 
@@ -182,7 +183,7 @@ class KinesisProducer:
         """Put a checked record whose result goes to ``future``, which may be another thread's."""
         self._check_usable()
         data, key, hash_key, marker = row
-        size = len(data) + len(key)
+        size = len(data) + utf8_bytes(key)
         if size > self.checker.surely_fits or marker is not None:
             await self.checker.check_size(data, key, marker)
         try:
@@ -281,8 +282,7 @@ class KinesisProducer:
         try:
             await self._buffer.enter(key, hash_key, len(piece), piece.size)
         except BufferFullError as error:
-            queue = self._queues.queue_of(key, hash_key)
-            self._outstanding.refuse(queue, [piece], error)
+            self._outstanding.refuse(self._queues.queue_of(key, hash_key), [piece], error)
             return
         self._last_number += 1
         piece.number, piece.put_at = self._last_number, self._clock.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from bisect import bisect_right
 from collections import deque
@@ -14,9 +15,10 @@ from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.model import ShardKey, hash_key_of
 from kinesis_publishers.producing.limiter import ShardLimiter
 from kinesis_publishers.producing.records import Run, SinglePuts
-from kinesis_publishers.producing.routing import ShardMap
+from kinesis_publishers.producing.routing import RandomKey, ShardMap
 from kinesis_publishers.retry import RetryBudget
 
+_LOGGER = logging.getLogger(__name__)
 # How many partition keys are remembered with their queues; it saves the hash.
 _REMEMBERED_KEYS = 20_000
 # How many single records are kept together.
@@ -35,11 +37,15 @@ class ShardQueue:
         refused_at: when it has done so last.
         error: what it said.
         budget: decides how long it is left alone.
+        choices: as that of a :class:`ShardMap`; the queue has the records of so many shards.
+        leaves_out_keys: whether records are sent without the keys that nobody has given.
     """
 
     shard: ShardKey
     limiter: ShardLimiter
     budget: RetryBudget
+    choices: int = 0
+    leaves_out_keys: bool = field(init=False)
     waiting: deque[Run] = field(factory=deque)
     records: int = 0
     size: int = 0
@@ -52,14 +58,20 @@ class ShardQueue:
     _open: Run | None = None
 
     @classmethod
-    def of(cls, shard: ShardKey, services: WritingServices) -> ShardQueue:
+    def of(cls, shard: ShardKey, services: WritingServices, choices: int) -> ShardQueue:
         """Return the queue of a shard to which nothing has been sent yet."""
         config, clock = services.config, services.clock
+        rate = config.rate * max(1, choices)
         return cls(
             shard,
-            ShardLimiter(config.rate, config.adapts_rate, clock.monotonic()),
+            ShardLimiter(rate, config.adapts_rate, clock.monotonic()),
             RetryBudget(config.retry, clock, events=services.events, shard=shard),
+            choices,
         )
+
+    @leaves_out_keys.default
+    def _is_auto(self) -> bool:
+        return self.choices > 0
 
     @property
     def is_idle(self) -> bool:
@@ -93,6 +105,12 @@ class ShardQueue:
         self.records += 1
         self.size += size
         return put
+
+    def keys_of(self, run: Run) -> Sequence[str | None]:
+        """Return the partition keys with which records are sent."""
+        if not self.leaves_out_keys:
+            return run.partition_keys
+        return [None if type(key) is RandomKey else key for key in run.partition_keys]
 
     def seal(self) -> None:
         """Let no records be added to those that are here."""
@@ -206,10 +224,28 @@ class ShardQueues:
     _queues: dict[ShardKey, ShardQueue] = field(factory=dict, init=False)
     _by_key: dict[str, ShardQueue] = field(factory=dict, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        if self._map.choices:
+            self._log_distribution()
+
+    def _log_distribution(self) -> None:
+        how = "by their partition keys again"
+        if self._map.choices:
+            how = (
+                "over its shards itself (AUTO): they are not aggregated, and those of a partition "
+                "key have no order"
+            )
+        _LOGGER.warning("%s distributes records %s.", self._services.name, how)
+
     @property
     def shard_map(self) -> ShardMap:
         """Which shard a record will go to."""
         return self._map
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether records are packed: only where it is known which of them go to one shard."""
+        return self._services.config.aggregates and not self._map.choices
 
     def __iter__(self) -> Iterator[ShardQueue]:
         return iter(self._queues.values())
@@ -229,7 +265,7 @@ class ShardQueues:
         shard = self._map.shard_of(hash_key_of(partition_key, explicit_hash_key)).key
         queue = self._queues.get(shard)
         if queue is None:
-            queue = self._queues[shard] = ShardQueue.of(shard, self._services)
+            queue = self._queues[shard] = ShardQueue.of(shard, self._services, self._map.choices)
         return queue
 
     def split(self, run: Run) -> Sequence[tuple[ShardQueue, Run]]:
@@ -270,7 +306,10 @@ class ShardQueues:
 
         ``aside`` are the records that wait for others of their partition keys.
         """
+        has_changed = bool(shard_map.choices) != bool(self._map.choices)
         self._map = shard_map
+        if has_changed:
+            self._log_distribution()
         self._by_key.clear()
         # Of all queues: a shard that was not listed before takes records from none that has closed.
         runs = [run for queue in self for run in queue.clear()]

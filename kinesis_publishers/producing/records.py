@@ -21,6 +21,11 @@ Row: TypeAlias = tuple[bytes, str, str | None, str | None]
 """Data, partition key, explicit hash key and marker of a record that has been checked."""
 
 
+def utf8_bytes(text: str) -> int:
+    """Return how many bytes the service counts for partition keys."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
 # A NamedTuple, although other values are attrs classes: as `Record`, it is made per record.
 class PutResult(NamedTuple):
     """Where a record was written.
@@ -103,7 +108,7 @@ class Run:
 
     @size.default
     def _measure(self) -> int:
-        return sum(map(len, self.payloads)) + sum(map(len, self.partition_keys))
+        return sum(map(len, self.payloads)) + utf8_bytes("".join(self.partition_keys))
 
     @classmethod
     def of_one(cls, put: Putting, row: Row, number: int, put_at: float) -> Run:
@@ -173,7 +178,7 @@ class Run:
         found: list[Run] = []
         start = size = 0
         for index, (data, key) in enumerate(zip(self.payloads, self.partition_keys, strict=True)):
-            own = len(data) + len(key)
+            own = len(data) + utf8_bytes(key)
             if index > start and (index - start >= most or size + own > most_bytes):
                 found.append(self.slice(start, index))
                 start, size = index, 0

@@ -6,9 +6,10 @@ import random
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from kinesis_publishers.abc import Partitioner
+from kinesis_publishers.assembly import WritingServices
 from kinesis_publishers.model import HashRange, Shard, ShardKey
 from kinesis_publishers.model.shards import MAX_HASH_KEY
 
@@ -18,16 +19,19 @@ class ShardMap:
     """The open shards of a stream, in the order of their hash keys.
 
     A listing may have a hole while a stream is resharded. It counts as a shard, whose records are
-    never packed together with those of another one: the answer to them names their own.
+    never packed together with those of another one: the answer to them names their own. A stream
+    that distributes records itself has one shard here, which stands for all: nothing is predicted.
 
     Attributes:
         open_shards: what records go to; empty if none is listed.
         ranges: the hash keys of each shard that is known, by its id, closed ones included.
+        choices: of how many shards the service chooses one for each record; 0 if keys decide.
         open_keys: the keys of the open shards.
     """
 
     open_shards: tuple[Shard, ...]
     ranges: Mapping[str, HashRange]
+    choices: int = 0
     open_keys: frozenset[ShardKey] = field(init=False)
     _starts: tuple[int, ...] = field(init=False)
 
@@ -40,14 +44,23 @@ class ShardMap:
         return tuple(int(one.starting_hash_key) for one in self.open_shards)
 
     @classmethod
-    def of(cls, shards: Iterable[Shard]) -> ShardMap:
-        """Return the map of a listing."""
+    def of(cls, shards: Iterable[Shard], *, is_auto: bool = False) -> ShardMap:
+        """Return the map of a listing; ``is_auto`` of a stream that distributes records itself."""
         shards = tuple(shards)
         open_shards = [one for one in shards if not one.is_closed]
+        ranges = {one.shard_id: HashRange.of(one) for one in shards}
+        if is_auto and open_shards:
+            count = len(open_shards)
+            every = evolve(_hole(open_shards[0], 0, MAX_HASH_KEY), shard_id=f"(any of {count})")
+            return cls((every,), ranges, count)
         open_shards.sort(key=lambda one: int(one.starting_hash_key))
-        return cls(
-            tuple(_without_holes(open_shards)), {one.shard_id: HashRange.of(one) for one in shards}
-        )
+        return cls(tuple(_without_holes(open_shards)), ranges)
+
+    @classmethod
+    async def listed(cls, services: WritingServices) -> ShardMap:
+        """Return the map of a stream, which distributes records as it did when it was described."""
+        shards = await services.list_shards()
+        return cls.of(shards, is_auto=services.stream.is_auto_distributed)
 
     def shard_of(self, hash_key: int) -> Shard:
         """Return the shard for ``hash_key``; there must be an open one."""
@@ -76,8 +89,17 @@ def _hole(neighbour: Shard, first: int, last: int) -> Shard:
     )
 
 
+class RandomKey(str):
+    """A partition key that serves to choose a shard only: where the service does, it is left out.
+
+    A record keeps it all the same, for the stream may want keys again before it is written.
+    """
+
+    __slots__ = ()
+
+
 class RandomPartitioner(Partitioner):
     """Spreads records evenly over the shards, whatever they contain."""
 
     def keys_of(self, data: bytes) -> tuple[str, str | None]:
-        return f"{random.getrandbits(64):016x}", None
+        return RandomKey(f"{random.getrandbits(64):016x}"), None

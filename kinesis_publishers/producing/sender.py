@@ -18,12 +18,10 @@ from kinesis_publishers.assembly import WritingServices
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import ProducerConfig
 from kinesis_publishers.errors import (
-    ClosedError,
     ConnectionFailedError,
     InvalidArgumentError,
     KinesisPublishersError,
     RecordExpiredError,
-    RecordsNotWrittenError,
     ServiceError,
     StreamNotFoundError,
     ThroughputExceededError,
@@ -36,16 +34,17 @@ from kinesis_publishers.events import (
 )
 from kinesis_publishers.producing.collector import SHARD_BYTES, Collector, Part, columns_of
 from kinesis_publishers.producing.misplaced import Mender
-from kinesis_publishers.producing.outstanding import Outstanding
+from kinesis_publishers.producing.outstanding import Outstanding, not_decided
 from kinesis_publishers.producing.queues import ShardQueue, ShardQueues
 from kinesis_publishers.producing.records import Run
 from kinesis_publishers.retry import RetryBudget
 from kinesis_publishers.tasks import TaskScope
 
 _OPERATION: Final = "PutRecords"
-_NOT_DECIDED: Final = "the producer was closed before it knew whether the record was written"
 # Less than that need not be waited for; a rest of rounding would never pass.
 _TICK_SECONDS: Final = 0.001
+# How soon a producer predicts shards again where it may, and knows how many there are.
+_ASK_SECONDS: Final = 60.0
 
 
 @define(eq=False)
@@ -76,17 +75,20 @@ class Sender:
     # Until when nothing is sent to the shards of a call that has failed as a whole.
     _blocked_until: float = field(default=-math.inf, init=False)
     _failed_at: float = field(default=-math.inf, init=False)
+    # When to look whether the stream still distributes records itself.
+    _asks_at: float = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         services = self._services
         self._config, self._clock, self._events = services.config, services.clock, services.events
+        self._asks_at = self._clock.monotonic() + _ASK_SECONDS
 
     def note(self, records: int, size: int, now: float) -> bool:
         """Learn what has been put into the queues; return whether it is time to send it."""
         self._new_records += records
         self._new_bytes += size
         is_enough = self._new_bytes >= SHARD_BYTES or (
-            self._new_records >= self._config.batch_records and not self._config.aggregates
+            self._new_records >= self._config.batch_records and not self._queues.aggregates
         )
         if is_enough or now + self._config.linger_seconds < self._looks_at:
             self.wake()
@@ -119,6 +121,8 @@ class Sender:
     def _start_calls(self) -> float:
         """Start the calls that can be made now; return in how many seconds to look again."""
         now = self._clock.monotonic()
+        if self._queues.shard_map.choices and now >= self._asks_at:
+            self._ask(now)
         expiry = self._expire(now)
         while self._in_flight < self._config.max_in_flight:
             parts, delay = self._collector.collect(now, hurries=self._outstanding.hurries)
@@ -146,7 +150,7 @@ class Sender:
         def end(_: object) -> None:
             if not has_begun:
                 for part in parts:
-                    self._outstanding.fail(part, ClosedError(_NOT_DECIDED))
+                    self._outstanding.fail(part, not_decided(asyncio.CancelledError()))
 
         self._scope.spawn(run(), name=name).add_done_callback(end)
 
@@ -183,12 +187,8 @@ class Sender:
                 else:
                     calls.pop()
         except BaseException as error:
-            lost: KinesisPublishersError = ClosedError(_NOT_DECIDED)
-            if not isinstance(error, asyncio.CancelledError):
-                lost = RecordsNotWrittenError(f"the producer has failed: {error!r}")
-                lost.__cause__ = error
             for part in chain.from_iterable(calls):
-                self._outstanding.fail(part, lost)
+                self._outstanding.fail(part, not_decided(error))
             raise
         finally:
             self._in_flight -= 1
@@ -199,11 +199,13 @@ class Sender:
 
         There are none but of a call that has failed because of one record.
         """
-        sent_at = self._clock.monotonic()
+        sent_at, columns = self._clock.monotonic(), columns_of(parts)
         try:
-            answer = await self._put(columns_of(parts))
+            answer = await self._put(columns)
         except ServiceError as error:
             self._report_call(parts, sent_at, error.code)
+            if isinstance(error, InvalidArgumentError) and None in columns.partition_keys:
+                return self._send_keys(parts)
             return await self._take_failure(parts, error, sent_at)
         self._report_call(parts, sent_at)
         self._budget.reset()
@@ -213,6 +215,15 @@ class Sender:
             self._take_answer(parts[0], answer, slice(start, end), (sent_at, now))
             parts.popleft()
             start = end
+        return ()
+
+    def _send_keys(self, parts: deque[Part]) -> Sequence[Sequence[Part]]:
+        """Let records wait again that were refused without keys: the stream may want them again."""
+        if any(part.queue.leaves_out_keys for part in parts):
+            self._ask(self._clock.monotonic())
+        while parts:
+            parts[0].queue.leaves_out_keys = False
+            self._outstanding.wait_again(parts.popleft())
         return ()
 
     async def _put(self, columns: PutColumns) -> PutAnswer:
@@ -282,22 +293,23 @@ class Sender:
 
         ``times`` are those of the call and of the answer.
         """
-        shard_id = part.queue.shard.shard_id
         shard_ids, numbers = answer.shard_ids[places], answer.sequence_numbers[places]
-        if shard_ids.count(shard_id) == len(shard_ids):
+        # Where nothing was predicted, no shard is a wrong one.
+        right = set(shard_ids) - {None} if part.queue.choices else {part.queue.shard.shard_id}
+        if right.issuperset(shard_ids):
             self._settle(part, shard_ids, numbers, times)
             part.queue.budget.reset()
             return
         misplaced = [
             (part.pick([index]), (found, numbers[index]))
             for index, found in enumerate(shard_ids)
-            if found is not None and found != shard_id
+            if found is not None and found not in right
         ]
         accepted = [
             index
             for index, found in enumerate(shard_ids)
             # Records of a misplaced aggregate may belong to a third shard.
-            if found == shard_id or (found is not None and not part.is_divisible(index))
+            if found in right or (found is not None and not part.is_divisible(index))
         ]
         if accepted:
             found_ids = [shard_ids[index] for index in accepted]
@@ -363,6 +375,11 @@ class Sender:
         if again:
             # In their order, whatever their reasons.
             self._outstanding.wait_again(part.pick(sorted(again)))
+
+    def _ask(self, now: float) -> None:
+        """Look whether the stream still distributes records itself, and what shards it has."""
+        self._asks_at = now + _ASK_SECONDS
+        self._start(self._mender.refresh, (), name="ask for the strategy")
 
     async def _mend(self, misplaced: Sequence[tuple[Part, tuple[Any, Any]]]) -> None:
         await self._mender.mend(misplaced)

@@ -204,6 +204,15 @@ class LocalKinesis:
             state = self._service.state
             scale_shards(state.find_active(stream), shard_count, state.now_ms())
 
+    def distribute(self, stream: str, *, is_auto: bool = True) -> None:
+        """Let a stream, on demand from now on, choose the shards of records itself (AUTO), or not.
+
+        It is at once what UpdateStreamRecordDistributionStrategy does.
+        """
+        with self._service.lock:
+            found = self._service.state.find_active(stream)
+            found.mode, found.is_auto_distributed = "ON_DEMAND", is_auto
+
     def put_many(
         self, stream: str, records: Iterable[tuple[str | None, bytes]]
     ) -> list[tuple[str, str]]:

@@ -87,8 +87,7 @@ class Writing:
     ) -> AsyncIterator[KinesisProducer]:
         """Open a producer; ``options`` are those of ``kinesis.producer``, with ``_`` for a dot."""
         services = await self.services(writer=writer, **options)
-        shard_map = ShardMap.of(await services.list_shards())
-        async with KinesisProducer(services, shard_map) as producer:
+        async with KinesisProducer(services, await ShardMap.listed(services)) as producer:
             try:
                 yield producer
             except BaseException:

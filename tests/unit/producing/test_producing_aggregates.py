@@ -8,6 +8,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
@@ -243,12 +244,34 @@ async def test_what_waits_for_a_closed_shard_goes_to_those_that_continue_it(
     assert sorted(await read_by_ours(writing)) == sorted(data for data, _ in _records(0, 1_000))
 
 
-async def test_shards_that_cannot_be_listed_cost_copies_and_no_record(writing: Writing) -> None:
+_NO_NUMBER = orjson.dumps(
+    {
+        "Shards": [
+            {
+                "ShardId": FIRST,
+                "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "0x7f"},
+                "SequenceNumberRange": {"StartingSequenceNumber": "1"},
+            }
+        ]
+    }
+).decode()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "error", "code": "AccessDeniedException", "message": ""},
+        {"kind": "body", "message": _NO_NUMBER},
+        {"kind": "body", "message": _NO_NUMBER.replace(f'"{FIRST}"', f'["{FIRST}"]')},
+    ],
+)
+async def test_shards_that_cannot_be_listed_cost_copies_and_no_record(
+    writing: Writing, fault: dict[str, Any]
+) -> None:
     async with writing.producer(aggregation=True) as producer:
         await writing.run(producer.flush())
         writing.server.reshard(STREAM, 4)
-        denied = Fault("ListShards", "error", code="AccessDeniedException", message="", times=1)
-        writing.server.add_fault(denied)
+        writing.server.add_fault(Fault("ListShards", **fault, times=1))
         results = await writing.result(await producer.put_many(_records(0, 300)))
     assert len(results) == 300
     found = Counter(await read_by_ours(writing))
@@ -418,10 +441,15 @@ async def test_the_marker_counts_for_the_size(writing: Writing) -> None:
     assert writing.data() == [largest]
 
 
+@pytest.mark.parametrize("fails", [False, True])
 async def test_a_listing_that_does_not_end_is_given_up_with_the_records(
-    writing: Writing, monkeypatch: pytest.MonkeyPatch
+    writing: Writing, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
+    """So is one that fails as no code here expects."""
+
     async def never(*_: object, **__: object) -> None:
+        if fails:
+            raise RuntimeError("a bug")
         await asyncio.Event().wait()
 
     services = await writing.services(aggregation=True, recordttlmillis="5s")

@@ -47,6 +47,21 @@ def _throttled_share(writing: Writing) -> float:
     return refused / (refused + writing.total(RecordsPut, "entries"))
 
 
+@pytest.mark.parametrize("aggregation", [False, True])
+async def test_keys_count_with_their_bytes(limited: Writing, aggregation: bool) -> None:
+    """Of three bytes a character they are most of these records."""
+    keys = ["\N{CJK UNIFIED IDEOGRAPH-6587}" * 250 + f"{n:06d}" for n in range(6_000)]
+    options = {"aggregation": aggregation, "batch_maxbytes": 300_000}
+    async with limited.producer(**options) as producer:
+        future = await limited.run(producer.put_many([(b"x", key) for key in keys]))
+        await limited.result(future)
+        assert producer.pending_bytes == 0
+    assert limited.total(RecordsRefused, "entries") == 0
+    sizes = [one.entry_bytes for one in limited.events if type(one) is RecordsPut]
+    stored = limited.stored()
+    assert sum(sizes) == sum(len(one.data) + len(one.partition_key.encode()) for one in stored)
+
+
 @pytest.mark.parametrize(
     ("size", "options"),
     [
