@@ -50,19 +50,26 @@ class Deaggregator:
     shards, and puts the records again that arrived in the wrong shard. In a shard that has parents,
     records in aggregates of the KPL whose hash keys belong to another shard are therefore left out,
     one by one, and counted. All others are delivered: without a reshard nothing is put twice, nor
-    by producers that aggregate without regard to shards.
+    by producers that aggregate without regard to shards. Nothing is left out of a stream that
+    distributes records itself, or has done so: which of them it placed is not known.
 
     Args:
         mode: what to do with aggregates.
         events: receives a report of each delivery with aggregates.
         list_shards: lists the shards of a stream (by ARN), for shards that are known only by name.
         fails_on_invalid: whether an invalid aggregate is an error.
+        was_auto: says whether a stream (by ARN) distributes records itself, or is known to have
+            done so; without it, none does.
     """
 
     _mode: AggregationMode
     _events: EventSink
     _list_shards: Callable[[str], Awaitable[tuple[Shard, ...]]]
     _fails_on_invalid: bool = field(default=False, kw_only=True)
+    _was_auto: Callable[[str], Awaitable[bool]] | None = field(default=None, kw_only=True)
+    # Streams that are known to have done so, and up to when others have not, in epoch seconds.
+    _auto: set[str] = field(factory=set, init=False)
+    _keyed_until: dict[str, float] = field(factory=dict, init=False)
     # The last listing of each stream, by ARN.
     _listed: dict[str, _Listing] = field(factory=dict, init=False)
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
@@ -80,7 +87,7 @@ class Deaggregator:
         Raises:
             AggregationError: an aggregate is invalid, and that is an error.
             ShardNotFoundError: the shard is no longer listed.
-            ServiceError: the shards could not be listed.
+            ServiceError: the shards could not be listed, or the stream described.
         """
         if self._mode is AggregationMode.OFF or not has_aggregates(batch.payloads):
             return batch
@@ -89,12 +96,26 @@ class Deaggregator:
             expand,
             batch,
             hash_range,
-            filters_all=self._mode is AggregationMode.KPL,
             fails_on_invalid=self._fails_on_invalid,
         )
-        expansion = await _run(batch, work)
+        expansion = await _run(
+            batch, partial(work, filters=True if self._mode is AggregationMode.KPL else None)
+        )
+        if expansion.found.left_out and await self._is_auto(batch):
+            expansion = await _run(batch, partial(work, filters=False))
         self._report(batch.shard, expansion.found, expansion.problem)
         return expansion.batch
+
+    async def _is_auto(self, batch: RecordBatch) -> bool:
+        """Return whether the service may have chosen the shards of the records."""
+        arn, newest = batch.shard.stream_arn, max(batch.arrival_epoch_seconds)
+        if None in batch.partition_keys:
+            self._auto.add(arn)
+        if arn not in self._auto and newest > self._keyed_until.get(arn, 0.0):
+            if self._was_auto is not None and await self._was_auto(arn):
+                self._auto.add(arn)
+            self._keyed_until[arn] = batch.requested_at.timestamp()
+        return arn in self._auto
 
     async def counts(self, batch: RecordBatch) -> Sequence[int]:
         """Return for each record of ``batch`` how many records it is delivered as, at most."""
@@ -190,7 +211,7 @@ def expand(
     batch: RecordBatch,
     hash_range: HashRange | None = None,
     *,
-    filters_all: bool = False,
+    filters: bool | None = None,
     fails_on_invalid: bool = False,
 ) -> Expansion:
     """Deaggregate the aggregates in ``batch``; everything else stays as it is.
@@ -199,13 +220,13 @@ def expand(
         batch: records as Kinesis stored them.
         hash_range: leave out records inside aggregates of the KPL whose hash keys are not in it:
             they belong to another shard, to which it sends them again. ``None`` leaves out nothing.
-        filters_all: leave them out of the aggregates of every producer.
+        filters: leave them out of the aggregates of every producer, or of none.
         fails_on_invalid: raise an error instead of returning an invalid aggregate as it is.
 
     Raises:
         AggregationError: an aggregate is invalid; names shard and sequence number.
     """
-    columns = _Columns(batch, hash_range, filters_all, fails_on_invalid)
+    columns = _Columns(batch, hash_range, filters, fails_on_invalid)
     for index, payload in enumerate(batch.payloads):
         columns.add(index, payload)
     return columns.expansion()
@@ -215,7 +236,7 @@ def expand(
 class _Columns:
     _batch: RecordBatch
     _range: HashRange | None
-    _filters_all: bool
+    _filters: bool | None
     _fails_on_invalid: bool
     # For each record of the result, the index of the stored record that it comes from.
     _origins: list[int] = field(factory=list, init=False)
@@ -262,7 +283,9 @@ class _Columns:
         self._markers.append(None)
 
     def _add_aggregate(self, index: int, inside: UserRecordColumns) -> None:
-        filters = self._filters_all or self._batch.partition_keys[index] == KPL_PARTITION_KEY
+        filters = self._filters
+        if filters is None:
+            filters = self._batch.partition_keys[index] == KPL_PARTITION_KEY
         needed = self._belonging(inside, filters=filters)
         foreign = len(inside) - len(needed)
         if not filters:

@@ -188,6 +188,7 @@ async def open_services(
                     sink,
                     discovery.list_shards,
                     fails_on_invalid=source.fails_on_invalid_aggregate,
+                    was_auto=discovery.was_auto,
                 ),
                 data_loss=DataLossGuard(
                     fail=source.fail_on_data_loss, events=sink, describe=discovery.describe_now

@@ -45,6 +45,8 @@ class ShardDiscovery:
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         # The last description of each stream, and when it was asked for.
         self._described: dict[str, tuple[float, StreamSummary]] = {}
+        # The ARNs of streams that have distributed records themselves.
+        self._auto: set[str] = set()
 
     async def describe(self, stream: str) -> StreamSummary:
         """Describe ``stream`` (a name or an ARN); wait while it is being created.
@@ -62,6 +64,8 @@ class ShardDiscovery:
             if status == "DELETING":
                 message = f"The stream {stream} is being deleted."
                 raise StreamNotFoundError(message, operation=operation, code=status)
+            if summary.is_auto_distributed:
+                self._auto.add(summary.identity.arn)
             return summary
 
         return await self._call(attempt, self.config.describe_retry)
@@ -82,6 +86,12 @@ class ShardDiscovery:
             began_at, summary = clock.monotonic(), await self.describe(stream_arn)
             self._described[stream_arn] = began_at, summary
             return summary
+
+    async def was_auto(self, stream_arn: str) -> bool:
+        """Say whether a stream distributes records itself, or did when it was described before."""
+        if stream_arn not in self._auto:
+            await self.describe_now(stream_arn)
+        return stream_arn in self._auto
 
     async def has_shard(self, shard: Shard) -> bool:
         """Say whether a shard is still listed, or newer than the listing, which may be late.
