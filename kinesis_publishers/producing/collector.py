@@ -131,7 +131,7 @@ def columns_of(parts: Iterable[Part]) -> PutColumns:
             continue
         for run in part.runs:
             payloads += run.payloads
-            keys += part.queue.keys_of(run)
+            keys += map(part.queue.key_of, run.partition_keys)
             hash_keys += run.explicit_hash_keys or repeat(None, len(run))
             has_hash_keys = has_hash_keys or run.explicit_hash_keys is not None
     return PutColumns(

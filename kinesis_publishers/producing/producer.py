@@ -62,9 +62,8 @@ class KinesisProducer:
         self._services = services
         self._config = config = services.config
         self._clock = services.clock
-        together = None if config.aggregates else 1
         self._has_order = config.ordering is Ordering.KEY
-        order = KeyOrder(together) if self._has_order else None
+        order = KeyOrder(None if config.aggregates else 1) if self._has_order else None
         self._queues = ShardQueues(services, shard_map)
         self._buffer = Buffer(self._queues, config)
         self._outstanding = Outstanding(self._queues, self._buffer, order, services.events)
@@ -193,11 +192,10 @@ class KinesisProducer:
             return
         now = self._clock.monotonic()
         queue = self._queues.queue_of(key, hash_key)
-        put = None
         self._outstanding.expect(1)
         may_share = hash_key is None and marker is None and not self._has_order
-        if may_share:
-            put = queue.add_to_open(data, key, size, now - self._config.linger_seconds)
+        since = now - self._config.linger_seconds
+        put = queue.add_to_open(data, key, size, since) if may_share else None
         if put is None:
             self._last_number += 1
             run = Run.of_one(SinglePuts.of_one(future, now), row, self._last_number, now)
@@ -207,6 +205,10 @@ class KinesisProducer:
         if self._sender.note(1, size, now):
             # It starts its calls before there is more.
             await asyncio.sleep(0)
+
+    def key_of(self, row: Row) -> str | None:
+        """Return the partition key with which a checked record is sent now."""
+        return self._queues.queue_of(row[1], row[2]).key_of(row[1])
 
     def refuse(self, row: Row, future: AnyFuture, error: KinesisPublishersError) -> None:
         """Let a record that has no place in the buffer fail."""
@@ -329,7 +331,9 @@ class KinesisProducer:
                             await self._deliver()
             finally:
                 left = self._outstanding.records
-                await self._end(self._sending)
+                if not self._sending.done():
+                    self._sending.cancel()
+                    await asyncio.wait([self._sending])
                 self._services.events(ProducerStopped(stream_arn=self._services.arn, records=left))
                 self._closing.set()
 
@@ -338,11 +342,6 @@ class KinesisProducer:
             queue.seal()
         self._sender.wake()
         await self._outstanding.wait(self._last_number)
-
-    async def _end(self, sending: asyncio.Task[None]) -> None:
-        if not sending.done():
-            sending.cancel()
-            await asyncio.wait([sending])
 
     def _note_end(self, sending: asyncio.Task[None]) -> None:
         """Give up what is left: nothing is sent any more."""

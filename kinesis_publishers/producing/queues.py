@@ -106,11 +106,9 @@ class ShardQueue:
         self.size += size
         return put
 
-    def keys_of(self, run: Run) -> Sequence[str | None]:
-        """Return the partition keys with which records are sent."""
-        if not self.leaves_out_keys:
-            return run.partition_keys
-        return [None if type(key) is RandomKey else key for key in run.partition_keys]
+    def key_of(self, key: str) -> str | None:
+        """Return the partition key with which a record is sent: a random one may be left out."""
+        return None if self.leaves_out_keys and type(key) is RandomKey else key
 
     def seal(self) -> None:
         """Let no records be added to those that are here."""

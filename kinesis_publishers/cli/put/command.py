@@ -212,7 +212,7 @@ def _until_output_fails(report: OnWritten) -> OnWritten:
     """
     is_open = True
 
-    def guarded(number: int, key: str, result: PutResult) -> None:
+    def guarded(number: int, key: str | None, result: PutResult) -> None:
         nonlocal is_open
         if not is_open:
             return
@@ -232,11 +232,11 @@ def _until_output_fails(report: OnWritten) -> OnWritten:
     return guarded
 
 
-def _print_line(_number: int, key: str, result: PutResult) -> None:
-    click.echo(f"{result.shard_id}  {result.sequence_number}  {printable(key)}")
+def _print_line(_number: int, key: str | None, result: PutResult) -> None:
+    click.echo(f"{result.shard_id}  {result.sequence_number}  {printable(key or '-')}")
 
 
-def _print_json(number: int, key: str, result: PutResult) -> None:
+def _print_json(number: int, key: str | None, result: PutResult) -> None:
     print_json_lines(
         [
             {

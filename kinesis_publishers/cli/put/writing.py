@@ -23,7 +23,7 @@ _PORTION_SECONDS: Final = 0.1
 # After Ctrl-C, for what is being sent.
 _CLOSE_SECONDS: Final = 2.0
 
-OnWritten: TypeAlias = Callable[[int, str, PutResult], None]
+OnWritten: TypeAlias = Callable[[int, str | None, PutResult], None]
 """Takes the number of a record, counted from 1, its partition key, and where it was written."""
 
 
@@ -53,7 +53,7 @@ class Writing:
     _put: int = field(default=0, init=False)
     _next_at: float = field(default=0.0, init=False)
     # What was put and is not reported yet: partition keys, and the future of the results.
-    _pending: deque[tuple[Sequence[str], asyncio.Future[Sequence[PutResult]]]] = field(
+    _pending: deque[tuple[Sequence[str | None], asyncio.Future[Sequence[PutResult]]]] = field(
         factory=deque, init=False
     )
     _reported: int = field(default=0, init=False)
@@ -135,7 +135,7 @@ class Writing:
             rows.append(row)
         self._put += len(rows)
         results = await self._producer.put_many(rows)
-        self._pending.append(([row[1] for row in rows], results))
+        self._pending.append((list(map(self._producer.key_of, rows)), results))
         results.add_done_callback(lambda _: self._report())
         if problem is not None:
             raise click.ClickException(

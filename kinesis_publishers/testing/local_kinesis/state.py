@@ -200,7 +200,7 @@ class ServiceState:
         now_ms = self.now_ms()
         stored: list[tuple[str, str]] = []
         for key, data in records:
-            shard = found.route(None if key is None else hash_of_partition_key(key))
+            shard = found.destination(None if key is None else hash_of_partition_key(key))
             number = shard.append(
                 pybase64.b64encode(data).decode(),
                 key,

@@ -154,11 +154,15 @@ class Stream:
         open_shards = (shard for shard in self.shards.values() if shard.is_open)
         self.open_shards = sorted(open_shards, key=attrgetter("first_hash_key"))
 
-    def route(self, hash_key: int | None) -> Shard:
-        """Return the open shard whose range contains ``hash_key``; with AUTO, one after another."""
-        if self.is_auto_distributed or hash_key is None:
-            self._turn += 1
-            return self.open_shards[self._turn % len(self.open_shards)]
+    def destination(self, hash_key: int | None) -> Shard:
+        """Return the shard for a record: that of its hash key or, with AUTO, one after another."""
+        if hash_key is not None and not self.is_auto_distributed:
+            return self.route(hash_key)
+        self._turn += 1
+        return self.open_shards[self._turn % len(self.open_shards)]
+
+    def route(self, hash_key: int) -> Shard:
+        """Return the open shard whose range contains ``hash_key``."""
         found = bisect_right(self.open_shards, hash_key, key=attrgetter("first_hash_key"))
         return self.open_shards[found - 1]
 

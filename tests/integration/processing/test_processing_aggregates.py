@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +13,7 @@ from aws_kinesis_agg.aggregator import RecordAggregator as AwsAggregator
 
 from kinesis_publishers import (
     DeadLetter,
+    KinesisProducer,
     Record,
     RetryOnError,
     ScanResult,
@@ -25,7 +29,7 @@ from tests.integration.processing.processing_support import STREAM, Orders
 from tests.integration.processing.scanning_support import Collector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 
 COUNT = 2000
 PER_AGGREGATE = 50
@@ -111,6 +115,59 @@ async def test_every_record_in_aggregates_comes_once_across_a_reshard(
         client.put_record(StreamName=STREAM, PartitionKey="m", ExplicitHashKey=start, Data=b"mark")
     client.close()
     assert sorted(await read_until_marks(orders, len(now))) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("aggregation", ["true", "false"])
+async def test_no_record_is_lost_while_a_stream_changes_who_chooses_shards(
+    orders: Orders, aggregation: str
+) -> None:
+    """A reader and a producer run meanwhile, and one that aggregates whatever the stream does."""
+    numbers, seen = iter(range(10**6)), Counter()
+    properties = orders.properties(producer_aggregation=aggregation, producer_lingermillis="5")
+    wanted: set[int] = set()
+
+    async def put(producer: KinesisProducer, key: str | None) -> None:
+        own = list(islice(numbers, 60))
+        wanted.update(own)
+        await (await producer.put_many([(b"%d" % n, key and f"{key}-{n}") for n in own]))
+
+    async def read_all(records: AsyncIterable[Record]) -> None:
+        async for record in records:
+            seen[int(record.data)] += 1
+
+    def put_aggregate_anywhere() -> None:
+        own = list(islice(numbers, 5))
+        wanted.update(own)
+        users = [UserRecord(data=b"%d" % n, partition_key=f"key-{n}") for n in own]
+        packed = pack_user_records(users)
+        orders.server.put_many(STREAM, [(packed.partition_key, packed.data)])
+
+    async with (
+        KinesisProducer.from_properties(properties) as producer,
+        read(orders.properties()) as records,
+    ):
+        reading = asyncio.create_task(read_all(records))
+        for shards in (3, 5):
+            for is_auto in (True, False):
+                await asyncio.to_thread(orders.server.distribute, STREAM, is_auto=is_auto)
+                putting = [asyncio.create_task(put(producer, key)) for key in (None, "key") * 3]
+                if is_auto:
+                    await asyncio.to_thread(put_aggregate_anywhere)
+                    await asyncio.gather(*putting)
+                    # It asks when it leaves something out: what it reads later it cannot know.
+                    await until(lambda: seen.keys() >= wanted)
+                await asyncio.to_thread(orders.server.reshard, STREAM, shards + is_auto)
+                await asyncio.gather(*putting)
+        await producer.flush()
+        await until(lambda: seen.keys() >= wanted)
+        reading.cancel()
+    assert seen.keys() == wanted
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_so():  # noqa: ASYNC110 - what a reader has delivered
+            await asyncio.sleep(0.01)
 
 
 # A record that names the partition key 5 of none.

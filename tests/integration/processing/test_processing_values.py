@@ -259,17 +259,20 @@ def test_a_file_of_dead_letters_is_private_and_a_torn_line_spoils_no_other(
     assert json.loads(file.read_text().splitlines()[-1])["data"] == "dHdv"
 
 
-def test_dead_letters_go_to_a_stream_as_they_are(orders: Orders) -> None:
+@pytest.mark.parametrize("is_auto", [False, True])
+def test_dead_letters_go_to_a_stream_as_they_are(orders: Orders, is_auto: bool) -> None:
     orders.server.create_stream("letters")
-    put(orders, b"one", b"two", b"3")
+    orders.server.distribute("letters", is_auto=is_auto)
+    orders.server.reshard(STREAM, 1)
+    orders.server.put_many(STREAM, [("a", b"one"), (None, b"two"), ("a", b"3")])
     aside = DeadLetter.to_stream(orders.server.properties(STREAM), stream="letters")
     assert values(orders, 1, decode="json", on_error=aside) == [3]
     event_loop.close_all()  # As the end of the program does.
     (rows,) = orders.server.records("letters").values()
-    assert [(row.data, row.partition_key) for row in rows] == [
-        (b"one", "one shard"),
-        (b"two", "one shard"),
-    ]
+    assert sorted(row.data for row in rows) == [b"one", b"two"]
+    keys = {row.data: row.partition_key for row in rows}
+    assert keys[b"one"] == "a"
+    assert (keys[b"two"] is None) == is_auto
 
 
 async def async_decode(data: bytes) -> bytes:

@@ -67,6 +67,17 @@ def test_without_a_partition_key_each_record_has_one_of_its_own(run: RunCommand)
     assert [json.loads(line)["number"] for line in result.stdout.splitlines()] == list(range(1, 13))
 
 
+def test_a_stream_that_distributes_records_itself_gets_no_key_that_nobody_gave(
+    run: RunCommand,
+) -> None:
+    run.server.distribute(ORDERS)
+    result = run("put", "a", "b")
+    assert [line.split()[2] for line in result.stdout.splitlines()] == ["-", "-"]
+    assert json.loads(run("put", "--json", "c").stdout)["partition_key"] is None
+    lines = run("tail", "--json", "--from", "TRIM_HORIZON", "-n", "3").stdout.splitlines()
+    assert [json.loads(line)["partition_key"] for line in lines] == [None] * 3
+
+
 def test_the_explicit_hash_key_chooses_the_shard(run: RunCommand) -> None:
     run("put", "--explicit-hash-key", str(2**128 - 1), "upper")
     run("put", "--explicit-hash-key", "0", "lower")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -171,6 +171,38 @@ async def test_what_belongs_to_another_shard_is_left_out_one_by_one_and_counted(
     assert (event.user_records, event.left_out) == (12, 12 - len(expected))
     assert [one.levelno for one in caplog.records] == [logging.WARNING]
     assert "kinesis.aggregation = unfiltered" in caplog.text
+
+
+@pytest.mark.parametrize("mode", [AggregationMode.AUTO, AggregationMode.KPL])
+async def test_nothing_is_left_out_once_the_service_is_known_to_choose_shards(
+    mode: AggregationMode,
+):
+    """It is asked when something would be left out that came after the last answer."""
+    answers, events = [False, True], []
+
+    async def was_auto(_: str) -> bool:
+        return answers.pop(0)
+
+    aggregates = Deaggregator(mode, events.append, None, was_auto=was_auto)
+    batch = batch_of(AGGREGATES, shard=LOWER)
+    requested_at = batch.requested_at + timedelta(hours=1)
+    batch = later = evolve(batch, requested_at=requested_at)
+    newer = [requested_at.timestamp() + 1] * len(AGGREGATES)
+    left = [len(await aggregates.expand(one, LOWER)) for one in (batch, later)]
+    assert left == [IS_LOWER.count(True)] * 2
+    assert len(answers) == 1
+    for one in (evolve(later, arrival_epoch_seconds=newer), batch):
+        assert [one.data for one in await aggregates.expand(one, LOWER)] == [
+            one.data for one in INSIDE
+        ]
+    assert [(one.left_out, one.foreign) for one in events[2:]] == [(0, IS_LOWER.count(False))] * 2
+
+
+async def test_a_record_without_a_key_shows_that_the_service_chose_shards():
+    aggregates = Deaggregator(AggregationMode.AUTO, ignore_event, None)
+    without = with_data(AGGREGATES[0], b"x")._replace(partition_key=None)
+    delivered = await aggregates.expand(batch_of([*AGGREGATES[1:], without], shard=LOWER), LOWER)
+    assert [one.data for one in delivered] == [*(one.data for one in INSIDE[4:]), b"x"]
 
 
 async def test_what_belongs_to_another_shard_is_delivered_where_the_outer_key_is_not_the_kpls():

@@ -9,6 +9,7 @@ import pytest
 
 from kinesis_publishers.testing.local_kinesis import Fault, Limits
 from kinesis_publishers.testing.local_kinesis.answers import ApiError
+from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
 
 MIB = 1024 * 1024
 LOW, HIGH = "0", str(2**128 - 1)
@@ -70,6 +71,8 @@ def test_a_stream_on_demand_takes_records_without_keys_while_it_distributes_them
     ]  # fmt: skip
     with pytest.raises(ApiError, match="SequenceNumberForOrdering"):
         put(SequenceNumberForOrdering="1")
+    scale_shards(kinesis.state.find("auto"), 3, kinesis.state.now_ms())
+    assert len({put() for _ in range(3)}) == 3
     assert update("USER_PARTITION_KEY") == "USER_PARTITION_KEY"
     assert put(PartitionKey="a") == put(PartitionKey="a")
     with pytest.raises(ApiError, match="partitionKey") as refused:

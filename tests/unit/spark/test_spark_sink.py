@@ -93,13 +93,18 @@ def test_rows_become_records(server: LocalKinesis) -> None:
     assert second.shard_id == "shardId-000000000001"
 
 
+@pytest.mark.parametrize("is_auto", [False, True])
 @pytest.mark.parametrize("given", ["data string", "DATA string, partitionkey string"])
-def test_a_row_without_a_partition_key_has_a_random_one(server: LocalKinesis, given: str) -> None:
+def test_a_row_without_a_partition_key_has_a_random_one_where_keys_choose_shards(
+    server: LocalKinesis, given: str, is_auto: bool
+) -> None:
+    server.distribute("orders", is_auto=is_auto)
     rows = [("über", None)[: given.count(",") + 1]] * 20
     assert write(sink_of(server, given), given, *rows) == 20
     records = user_records(server, "orders")
     assert {one.data for one in records} == {"über".encode()}
-    assert len({one.partition_key for one in records}) == 20
+    keys = {one.partition_key for one in records}
+    assert keys == {None} if is_auto else len(keys) == 20
 
 
 def test_a_hash_key_does_not_need_a_partition_key(server: LocalKinesis) -> None:

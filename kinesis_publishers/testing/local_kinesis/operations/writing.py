@@ -83,7 +83,7 @@ class _Writer:
     _now_ms: int = Factory(lambda self: self._state.now_ms(), takes_self=True)
 
     def store(self, entry: _Entry) -> tuple[Shard, int]:
-        shard = self._stream.route(entry.hash_key)
+        shard = self._stream.destination(entry.hash_key)
         error = self._fault_of(shard) or self._rate_error(shard, entry.size_bytes)
         if error is not None:
             raise error
