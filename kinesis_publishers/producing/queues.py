@@ -227,12 +227,8 @@ class ShardQueues:
             self._log_distribution()
 
     def _log_distribution(self) -> None:
-        how = "by their partition keys again"
-        if self._map.choices:
-            how = (
-                "over its shards itself (AUTO): they are not aggregated, and those of a partition "
-                "key have no order"
-            )
+        auto = "itself (AUTO): they are not aggregated, and those of a partition key have no order"
+        how = auto if self._map.choices else "by their partition keys again"
         _LOGGER.warning("%s distributes records %s.", self._services.name, how)
 
     @property
