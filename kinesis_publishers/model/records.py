@@ -340,7 +340,9 @@ class SubscriptionEvent:
 LONGEST_PARTITION_KEY: Final = 256
 
 
-def _check_partition_key(_: object, __: Any, value: str) -> None:
+def _check_partition_key(_: object, __: Any, value: Any) -> None:
+    if value is None:
+        raise ValueError("a UserRecord has a partition key: put (data, None) without one")
     if not 1 <= len(value) <= LONGEST_PARTITION_KEY:
         raise ValueError(
             f"a partition key must have 1 to {LONGEST_PARTITION_KEY} characters, not {len(value)}: "
