@@ -51,7 +51,10 @@ def update_mode(state: ServiceState, request: Request) -> None:
     request.required_text("StreamARN")
     mode = mode_in(request.required_section("StreamModeDetails"))
     warm_mibps = warm_throughput_in(state, request, mode)
-    state.set_later(state.active_stream_in(request), mode=mode, warm_mibps=warm_mibps)
+    stream = state.active_stream_in(request)
+    # A provisioned stream has no strategy.
+    is_auto = stream.is_auto_distributed and mode == "ON_DEMAND"
+    state.set_later(stream, mode=mode, warm_mibps=warm_mibps, is_auto_distributed=is_auto)
 
 
 def warm_throughput_in(state: ServiceState, request: Request, mode: StreamMode) -> int | None:
