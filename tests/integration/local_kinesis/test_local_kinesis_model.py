@@ -170,7 +170,7 @@ def test_every_answer_is_as_modelled() -> None:
                 parameters["ShardIterator"] = iterator
             known = client.meta.service_model.operation_model(operation).input_shape.members
             if "StreamName" in known:
-                parameters["StreamName"] = "orders"
+                parameters.setdefault("StreamName", "orders")
             else:
                 arn = ARN.replace("orders", "auto") if "Distribution" in operation else ARN
                 parameters |= {key: arn for key in ("StreamARN", "ResourceARN") if key in known}
