@@ -229,6 +229,18 @@ class PostgresServer(Server):
         return _program(name, "usr/lib/postgresql/*/bin")
 
 
+class PostgresStandby(PostgresServer):
+    """A copy of another PostgreSQL, which follows it and takes no writes until it is promoted."""
+
+    def __init__(self, primary: PostgresServer) -> None:
+        super().__init__()
+        self._primary = primary
+
+    def _initialise(self) -> None:
+        copied = ("-D", "data", "-R", "-c", "fast", "--no-sync", "-d", self._primary.url)
+        self.run(self._binary("pg_basebackup"), *copied)
+
+
 class MariaDbServer(Server):
     """MariaDB; a database for ``USER``, who may do everything."""
 
@@ -293,7 +305,8 @@ class RedisServer(Server):
         return [
             _program("redis-server"),
             *("--bind", "127.0.0.1", "--port", str(self.port), "--requirepass", PASSWORD),
-            *("--appendonly", "yes", "--appendfsync", "always", "--save", ""),
+            *("--masterauth", PASSWORD, "--save", ""),
+            *("--appendonly", "yes", "--appendfsync", "always"),
             *self.options,
         ]
 
@@ -306,6 +319,11 @@ class RedisServer(Server):
 
     def execute(self, statement: str) -> str:
         return self.run(*self._client(), "-e", *shlex.split(statement))
+
+    def wait_until(self, said: str, section: str) -> None:
+        """Return when a section of INFO, or CLUSTER INFO, says so; it has no other way to tell."""
+        while said not in self.execute(section):
+            time.sleep(0.02)
 
     def cut_connections(self) -> None:
         self.execute("CLIENT KILL TYPE normal")

@@ -102,6 +102,11 @@ _BY_SERVICE: dict[tuple[str, str], tuple[type[ServiceError], str]] = {
         ThroughputExceededError,
         "the capacity of the table is used up: raise it, or choose on-demand billing",
     ),
+    ("dynamodb", "TransactionConflictException"): (ResourceInUseError, "others write it: wait"),
+    ("dynamodb", "ReplicatedWriteConflictException"): (
+        ResourceInUseError,
+        "another region writes it: wait",
+    ),
     ("dynamodb", "ResourceNotFoundException"): (
         ServiceError,
         "check the table's name, the region and the account",

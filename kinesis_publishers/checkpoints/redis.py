@@ -29,6 +29,7 @@ from kinesis_publishers.errors import (
     AccessDeniedError,
     CheckpointError,
     ConnectionFailedError,
+    InternalServiceError,
     InvalidOptionError,
     ResourceInUseError,
 )
@@ -74,13 +75,21 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
             "+cluster, +command)"
         ),
     ),
-    ("read only replica", CheckpointError, f"name the primary, not its replica, in {_URL_KEY}"),
+    (
+        "READONLY|ReadOnlyError|read only replica",
+        InternalServiceError,
+        f"it takes no writes: after a failover that passes; name the primary in {_URL_KEY}",
+    ),
     (
         "wrong kind of value|UnicodeDecodeError",
         CheckpointError,
         f"another program uses the key: set {_PREFIX_KEY} to another",
     ),
-    ("'maxmemory'", CheckpointError, "its memory is full: raise maxmemory, or remove other keys"),
+    (
+        "OOM|OutOfMemoryError|'maxmemory'",
+        InternalServiceError,
+        "its memory is full: raise maxmemory, or remove other keys",
+    ),
     (
         # Also while it loads its files, and of a certificate that is refused.
         " (ConnectionError|TimeoutError|RedisClusterException|OSError) ",
@@ -162,6 +171,9 @@ class RedisCheckpointStore(VersionedStore):
 
     async def close(self) -> None:
         await super().close()
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
         if self._client is not None:
             await self._client.aclose()
 

@@ -130,6 +130,9 @@ class SqlCheckpointStore(VersionedStore):
 
     async def close(self) -> None:
         await super().close()
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
         # A server that has vanished does not say goodbye.
         with suppress(OSError, SQLAlchemyError):
             async with self._context.clock.timeout(_TRANSACTION_SECONDS):

@@ -16,6 +16,7 @@ from kinesis_publishers.errors import (
     AccessDeniedError,
     CheckpointError,
     ConnectionFailedError,
+    InternalServiceError,
     InvalidOptionError,
     KinesisPublishersError,
     PluginLoadError,
@@ -45,21 +46,33 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
         # Gone, going down, or not up yet; also a certificate that is refused. asyncpg has an error
         # of its own for a call after the last words of a server that has not hung up yet.
         (
-            "^(08|25P03|57P|1053|1158|1159|1160|1161|1927|2002|2003|2006|2013|2055|4031)|OSError|"
-            "InternalClientError"
+            "^(08|25P0[34]|57P|1053|1077|1079|1080|1152|1158|1159|1160|1161|1184|1927|2002|2003|"
+            "2006|2013|2055|3032|3168|3169|4031)|OSError|InternalClientError"
         ),
         ConnectionFailedError,
         f"check that the server is up, and {_URL_KEY}",
     ),
     (
         # Deadlock, timeout of a lock or a statement, serialization failure, too many connections;
-        # a row or a table that another writer has just made.
+        # a row or a table that another writer has just made; a node of Galera that gets ready.
         (
-            "^(53[0-9]{3}|40001|40P01|55P03|57014|23505|42710|42P07|"
-            "1020|1040|1050|1062|1203|1205|1213|1226|1317|1969|3024)"
+            "^(53[34]00|40[0-9P]{3}|55006|55P03|57014|23505|42710|42P07|1020|1040|1047|1050|1062|"
+            "1203|1205|1206|1213|1226|1317|1412|1637|1969|3024|3101|3572)"
         ),
         ResourceInUseError,
         "others use it",
+    ),
+    (
+        # A standby before it is promoted, or a primary that was one.
+        "^(25006|1290|1792|1836)",
+        InternalServiceError,
+        f"the server takes no writes: after a failover that passes; name the primary in {_URL_KEY}",
+    ),
+    (
+        # A full disk, no memory, files that cannot be read or written.
+        "^(53[0-9]{3}|58000|58030|1021|1026|1030|1037|1038|1041|1114|1135|1180)",
+        InternalServiceError,
+        "see to its disk and its memory",
     ),
     (
         "^(28000|28P01|1044|1045|1698)",
@@ -85,11 +98,6 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
         "^(42703|1054)",
         CheckpointError,
         f"it is not a table of checkpoints: set {_TABLE_KEY} to another",
-    ),
-    (
-        "^(25006|1290|1792|1836)",
-        CheckpointError,
-        f"the server takes no writes: name the primary in {_URL_KEY}",
     ),
     # Of the driver, which gets all parameters of the URL.
     ("TypeError|ValueError", InvalidOptionError, f"remove or correct the parameter in {_URL_KEY}"),

@@ -15,7 +15,7 @@ from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
 from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore, failure_of
 from kinesis_publishers.config import Properties, SqliteCheckpointConfig
-from kinesis_publishers.errors import CheckpointError, ResourceInUseError
+from kinesis_publishers.errors import CheckpointError, InternalServiceError, ResourceInUseError
 from kinesis_publishers.model import ShardKey, StoredCheckpoint
 
 _T = TypeVar("_T")
@@ -60,7 +60,9 @@ _DELETE: Final = f"DELETE {_OF_SHARD}"
 _LOCK_SECONDS: Final = 1.0
 
 SQLITE_MEANINGS: Final = (
-    ("SQLITE_(BUSY|LOCKED)", ResourceInUseError, "another process has locked it"),
+    # The latter is a race for the lock that has lasted.
+    ("SQLITE_(BUSY|LOCKED|PROTOCOL)", ResourceInUseError, "another process has locked it"),
+    ("SQLITE_(FULL|IOERR|NOMEM)", InternalServiceError, "see to its disk, and make room there"),
     (
         "SQLITE_(CORRUPT|NOTADB)",
         CheckpointError,

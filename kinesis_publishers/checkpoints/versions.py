@@ -17,6 +17,7 @@ from kinesis_publishers.abc import CheckpointStore, CheckpointStoreContext
 from kinesis_publishers.errors import (
     ClosedError,
     KinesisPublishersError,
+    ResourceInUseError,
     ServiceError,
     StaleCheckpointError,
 )
@@ -194,7 +195,12 @@ class VersionedStore(CheckpointStore):
 
         async def attempt() -> _T:
             self._check_open()
-            return await call()
+            try:
+                return await call()
+            except ServiceError as error:
+                if not isinstance(error, ResourceInUseError):
+                    await self._disconnect()
+                raise
 
         answer = await call_with_retries(
             attempt,
@@ -205,6 +211,9 @@ class VersionedStore(CheckpointStore):
         )
         self._has_answered = True
         return answer
+
+    async def _disconnect(self) -> None:
+        """Drop all connections: after a failover the address leads to another server."""
 
     @abstractmethod
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:

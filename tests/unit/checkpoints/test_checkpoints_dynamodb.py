@@ -71,7 +71,13 @@ async def test_a_table_of_something_else_is_refused(table: KclTable) -> None:
         await store_of(table.config).__aenter__()
 
 
-@pytest.mark.parametrize("fault", [THROTTLE, "ThrottlingException", "InternalServerError", "cut"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *(THROTTLE, "ThrottlingException", "RequestLimitExceeded", "InternalServerError"),
+        *("TransactionConflictException", "ReplicatedWriteConflictException", "cut"),
+    ],
+)
 async def test_what_may_be_repeated_is_repeated(
     proxy: DynamoDbProxy, config: DynamoDbCheckpointConfig, fault: str
 ) -> None:

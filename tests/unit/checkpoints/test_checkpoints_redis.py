@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 import trustme
 from attrs import evolve
+from redis._parsers.base import BaseParser
 
 from kinesis_publishers import ShardKey
-from kinesis_publishers.checkpoints.redis import RedisCheckpointStore
+from kinesis_publishers.checkpoints.redis import _MEANINGS, RedisCheckpointStore
+from kinesis_publishers.checkpoints.versions import failure_of
 from kinesis_publishers.config import RedisCheckpointConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -98,20 +99,40 @@ async def test_a_field_that_is_no_checkpoint_is_named(
 @pytest.mark.parametrize(
     ("command", "undo", "said"),
     [
-        ("REPLICAOF 127.0.0.1 9", "REPLICAOF NO ONE", "name the primary, not its replica"),
+        ("REPLICAOF 127.0.0.1 9", "REPLICAOF NO ONE", "after a failover that passes; name the"),
         ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "its memory is full"),
     ],
     ids=["a replica", "a full memory"],
 )
-async def test_a_server_that_takes_no_writes_is_said(
+async def test_a_server_that_goes_on_taking_no_writes_is_said(
     redis_server: RedisServer, prefix: str, command: str, undo: str, said: str
 ) -> None:
     redis_server.execute(command)
     try:
-        refusal = await refusal_of(store_on(redis_server.url, prefix), CheckpointError)
+        refusal = await refusal_of(store_on(redis_server.url, prefix), RetriesExhaustedError)
     finally:
         redis_server.execute(undo)
     assert said in refusal
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "LOADING Redis is loading the dataset in memory",
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        "CLUSTERDOWN The cluster is down",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "BUSY Redis is busy running a script.",
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist",
+        "READONLY You can't write against a read only replica.",
+        "ERR Error running: @user_script:7: -READONLY You can't write against a read only replica.",
+        "ERR max number of clients reached",
+    ],
+)
+async def test_what_a_server_says_while_it_cannot_be_used_yet_passes(said: str) -> None:
+    """In the words of the server's source, as the client library takes them apart."""
+    error = BaseParser.parse_error(said)
+    assert failure_of("it", error, getattr(error, "status_code", None), _MEANINGS).retryable
 
 
 async def test_a_server_that_may_lose_checkpoints_is_warned_of(
@@ -157,8 +178,7 @@ def cluster() -> Iterator[tuple[RedisServer, RedisServer]]:
         second.execute("CLUSTER ADDSLOTSRANGE 8192 16383")
         first.execute(f"CLUSTER MEET 127.0.0.1 {second.port}")
         for node in (first, second):
-            while "cluster_state:ok" not in node.execute("CLUSTER INFO"):
-                time.sleep(0.02)  # gossip has no other end
+            node.wait_until("cluster_state:ok", "CLUSTER INFO")
         yield first, second
 
 

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import evolve
 
 from kinesis_publishers import Properties
 from kinesis_publishers.assembly import checkpoint_store_class
 from kinesis_publishers.errors import AccessDeniedError, ConfigError, RetriesExhaustedError
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
-from tests.servers import PASSWORD, SERVERS
+from tests.servers import (
+    DATABASE,
+    PASSWORD,
+    SERVERS,
+    USER,
+    MariaDbServer,
+    PostgresServer,
+    PostgresStandby,
+    RedisServer,
+)
 from tests.unit.checkpoints.checkpoint_support import KEY, WRITE, refusal_of
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from kinesis_publishers import Event
     from kinesis_publishers.abc import CheckpointStore
     from tests.servers import Server
 
@@ -26,7 +41,7 @@ def server(request: pytest.FixtureRequest) -> Server:
     return running
 
 
-def store_on(url: str, application: str = "billing") -> CheckpointStore:
+def store_on(url: str, application: str = "billing", **context: Any) -> CheckpointStore:
     name = "redis" if url.startswith("redis") else "sql"
     properties = {
         "kinesis.streams": "orders",
@@ -35,7 +50,9 @@ def store_on(url: str, application: str = "billing") -> CheckpointStore:
         f"kinesis.checkpoint.{name}.url": url,
     }
     store = checkpoint_store_class(name)
-    return store.from_properties(Properties.parse(properties), store_context(application))
+    return store.from_properties(
+        Properties.parse(properties), evolve(store_context(application), **context)
+    )
 
 
 async def test_an_application_is_removed_as_the_page_says(server: Server) -> None:
@@ -67,3 +84,115 @@ async def test_a_parameter_that_the_driver_does_not_know_is_named(server: Server
     refusal = await refusal_of(store_on(f"{server.url}?colour=red"), ConfigError)
     assert "unexpected keyword argument 'colour'" in refusal
     assert "remove or correct the parameter in kinesis.checkpoint." in refusal
+
+
+async def outlive(
+    url: str, application: str, code: str, begin: Callable[[], object], end: Callable[[], object]
+) -> None:
+    """Write while a server is in a state that ends when the store has met it."""
+    has_met = asyncio.Event()
+
+    def note(event: Event) -> None:
+        if getattr(event, "code", None) == code:
+            has_met.set()
+
+    retry = evolve(store_context(application).retry, outage_seconds=60)
+    async with store_on(url, application, events=note, retry=retry) as store:
+        version = (await store.save([WRITE]))[KEY]
+        begin()
+        saving = asyncio.create_task(store.save([evolve(WRITE, expected=version)]))
+        meeting = asyncio.create_task(has_met.wait())
+        await asyncio.wait({saving, meeting}, return_when=asyncio.FIRST_COMPLETED)
+        end()
+        version = (await saving)[KEY]
+        assert await meeting
+        assert (await store.load())[KEY].version == version
+
+
+@pytest.mark.parametrize(
+    ("server", "begin", "end", "code"),
+    [
+        ("redis_server", "REPLICAOF 127.0.0.1 9", "REPLICAOF NO ONE", "READONLY"),
+        ("redis_server", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM"),
+        (
+            "redis_server",
+            "CONFIG SET min-replicas-to-write 1",
+            "CONFIG SET min-replicas-to-write 0",
+            "ResponseError",
+        ),
+        ("mariadb", "SET GLOBAL read_only = ON", "SET GLOBAL read_only = OFF", "1290"),
+    ],
+)
+async def test_a_state_of_a_server_that_passes_is_outlived(
+    request: pytest.FixtureRequest, server: str, begin: str, end: str, code: str
+) -> None:
+    running: Server = request.getfixturevalue(server)
+    if isinstance(running, MariaDbServer):
+        running.execute(f"CREATE USER IF NOT EXISTS writer IDENTIFIED BY '{PASSWORD}'")
+        running.execute(f"GRANT ALL ON {DATABASE}.* TO writer")
+    url = running.url.replace(f"//{USER}:", "//writer:")
+    await outlive(
+        url, f"passing-{code}", code, lambda: running.execute(begin), lambda: running.execute(end)
+    )
+
+
+class Address:
+    """A port that leads to one of several servers; as with DNS, connections stay where they are."""
+
+    def __init__(self, target: Server) -> None:
+        self.target = target
+        self.port = 0
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Address]:
+        async with await asyncio.start_server(self._forward, "127.0.0.1") as listener:
+            self.port = listener.sockets[0].getsockname()[1]
+            yield self
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs, ours = await asyncio.open_connection("127.0.0.1", self.target.port)
+        await asyncio.gather(_copy(reader, ours), _copy(theirs, writer))
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with closing(writer), suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+
+
+async def test_after_a_failover_of_redis_the_new_primary_is_written_to() -> None:
+    """The old one is a replica by then, to which the connection still leads."""
+    at_once = ("--repl-diskless-sync-delay", "0")
+    with (
+        RedisServer(*at_once) as first,
+        RedisServer("--replicaof", "127.0.0.1", str(first.port)) as second,
+    ):
+        first.wait_until("state=online", "INFO replication")
+        async with Address(first).serving() as address:
+
+            def fail_over() -> None:
+                first.execute(f"FAILOVER TO 127.0.0.1 {second.port}")
+                second.wait_until("role:master", "INFO replication")
+                address.target = second
+
+            url = first.url.replace(str(first.port), str(address.port))
+            await outlive(url, "billing", "READONLY", fail_over, lambda: None)
+        assert second.execute("HLEN kinesis-publishers:{billing}").strip() == "1"
+
+
+@pytest.mark.long
+async def test_a_standby_of_postgresql_is_waited_for_until_it_is_promoted() -> None:
+    with PostgresServer() as first, ExitStack() as stack:
+        async with Address(first).serving() as address:
+
+            def fail_over() -> None:
+                address.target = stack.enter_context(PostgresStandby(first))
+                first.kill()
+
+            await outlive(
+                first.url.replace(str(first.port), str(address.port)),
+                "billing",
+                "25006",
+                fail_over,
+                lambda: address.target.execute("SELECT pg_promote()"),
+            )

@@ -166,7 +166,7 @@ async def test_a_user_without_rights_is_told_which(server: Server, table: str) -
     assert "CREATE if it is missing" in refusal
 
 
-async def test_a_server_that_takes_no_writes_is_said(server: Server, table: str) -> None:
+async def test_a_server_that_goes_on_taking_no_writes_is_said(server: Server, table: str) -> None:
     async with store_on(server.url, table) as store:
         await store.save([WRITE])
     if isinstance(server, PostgresServer):
@@ -178,7 +178,7 @@ async def test_a_server_that_takes_no_writes_is_said(server: Server, table: str)
         server.execute("SET GLOBAL read_only = ON")
     try:
         store = store_on(server.url.replace(USER, "reader"), table)
-        refusal = await refusal_of(store, CheckpointError)
+        refusal = await refusal_of(store, RetriesExhaustedError)
     finally:
         if isinstance(server, MariaDbServer):
             server.execute("SET GLOBAL read_only = OFF")

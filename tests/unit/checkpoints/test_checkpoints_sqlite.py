@@ -6,15 +6,20 @@ from __future__ import annotations
 
 import asyncio
 import re
+import resource
 import sqlite3
-from contextlib import closing
+import subprocess
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from attrs import evolve
 
 from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
 from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
+from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import CheckpointError, RetriesExhaustedError
 from kinesis_publishers.events import CallRetried, ignore_event
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
@@ -23,7 +28,10 @@ from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from tests.unit.checkpoints.checkpoint_support import BEGINNING, CREATED_AT, KEY, WRITE, at
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from kinesis_publishers import Event, EventSink
+    from kinesis_publishers.abc import CheckpointStore
     from kinesis_publishers.testing.manual_clock import ManualClock
 
 
@@ -184,6 +192,56 @@ async def test_a_locked_file_is_tried_again(path: Path, manual_clock: ManualCloc
         await manual_clock.advance(1)
         assert set(await saving) == {KEY}
     assert [one.code for one in events if isinstance(one, CallRetried)] == ["SQLITE_BUSY"]
+
+
+@pytest.fixture(params=["no room", "no longer files"])
+def full_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[bool], None]]:
+    """Let the file not grow, or grow again."""
+    if request.param == "no longer files":
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        yield lambda is_full: resource.setrlimit(
+            resource.RLIMIT_FSIZE, (0, before[1]) if is_full else before
+        )
+        return
+    (place := tmp_path / "a directory").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "none", str(place)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("A small disk is mounted by root only.")
+    ballast = place / "ballast"
+
+    def fill(is_full: bool) -> None:
+        ballast.unlink(missing_ok=True)
+        with suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while is_full and file.write(bytes(4096)):
+                pass
+
+    yield fill
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "sql"])
+async def test_a_disk_that_is_full_for_a_while_is_outlived(
+    path: Path, full_disk: Callable[[bool], None], kind: str
+) -> None:
+    codes: list[str] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, CallRetried):
+            codes.append(event.code)
+            full_disk(False)
+
+    context = evolve(store_context("billing"), events=note)
+    store: CheckpointStore = SqliteCheckpointStore(context, path)
+    if kind == "sql":
+        path.parent.mkdir(exist_ok=True)
+        store = SqlCheckpointStore(context, SqlCheckpointConfig(url=f"sqlite:///{path}"))
+    async with store:
+        version = (await store.save([WRITE]))[KEY]
+        full_disk(True)
+        version = (await store.save([evolve(WRITE, expected=version)]))[KEY]
+        assert (await store.load())[KEY].version == version
+    assert set(codes) <= {"SQLITE_FULL", "SQLITE_IOERR_WRITE"}
+    assert codes
 
 
 async def test_a_file_that_stays_locked_is_an_error(path: Path, manual_clock: ManualClock) -> None:
