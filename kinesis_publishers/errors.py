@@ -195,8 +195,7 @@ class InvalidArgumentError(ServiceError):
 class InternalServiceError(ServiceError):
     """AWS failed on its side (5xx), or the store of checkpoints takes no writes for now.
 
-    What to do: nothing if it passes; otherwise see the service's health page, or what is said of
-    the store.
+    What to do: nothing if it passes; otherwise see the service's health page, or the message.
     """
 
     retryable = True

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from attrs import asdict, frozen
-from rich.text import Text
 
 from kinesis_publishers.assembly import (
     checkpoint_store_class,
@@ -16,7 +15,13 @@ from kinesis_publishers.assembly import (
     publisher_factory_class,
 )
 from kinesis_publishers.cli.shared.commands import CleanGroup, read_file
-from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
+from kinesis_publishers.cli.shared.console import (
+    add_row,
+    new_table,
+    print_json_lines,
+    print_rich,
+    say,
+)
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.config import (
     CheckpointConfig,
@@ -187,7 +192,7 @@ def _value_table(rows: Sequence[_ValueRow]) -> Table:
     table = new_table("Key", "Value", "Source", overflow="fold")
     for row in sorted(rows, key=lambda row: row.source, reverse=True):
         style = "bold" if row.source == "given" else ""
-        table.add_row(row.key, Text(_with_unit(row.value, row.unit)), row.source, style=style)
+        add_row(table, row.key, _with_unit(row.value, row.unit), row.source, style=style)
     return table
 
 
@@ -205,7 +210,7 @@ def _option_table(options: Sequence[Option[Any]]) -> Table:
     for one in options:
         default = "required" if one.required else _with_unit(value_text(one.default), one.unit)
         doc = f"{one.doc} Not read." if one.unread else one.doc
-        table.add_row(Text(one.full_key), Text(accepted_text(one)), Text(default), Text(doc))
+        add_row(table, one.full_key, accepted_text(one), default, doc)
     return table
 
 

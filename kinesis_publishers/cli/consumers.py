@@ -27,9 +27,15 @@ from kinesis_publishers.cli.shared.commands import (
     yes_option,
 )
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
-from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
+from kinesis_publishers.cli.shared.console import (
+    add_row,
+    new_table,
+    print_json_lines,
+    print_rich,
+    say,
+)
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
-from kinesis_publishers.cli.shared.formats import iso_utc
+from kinesis_publishers.cli.shared.formats import iso_utc, printable
 from kinesis_publishers.config import Properties, RegistrationConfig, StreamsConfig
 from kinesis_publishers.errors import (
     ConsumerNotFoundError,
@@ -237,7 +243,8 @@ async def _print_properties(
             if is_waiting:
                 consumer = await _wait_until_active(control, stream.arn, name)
             say(f"The stream consumer is {consumer.status}. The property for registration NONE:")
-            click.echo(f"{RegistrationConfig.consumer_arn.of(stream.name).full_key}={consumer.arn}")
+            key = RegistrationConfig.consumer_arn.of(stream.name).full_key
+            click.echo(printable(f"{key}={consumer.arn}"))
 
 
 def _table(found: _Found) -> Table:
@@ -245,7 +252,7 @@ def _table(found: _Found) -> Table:
     # Whole on any terminal, so that it can be copied.
     table.add_column("ARN", overflow="fold")
     for stream_name, one in found:
-        table.add_row(stream_name, one.name, one.status, iso_utc(one.created_at)[:19], one.arn)
+        add_row(table, stream_name, one.name, one.status, iso_utc(one.created_at)[:19], one.arn)
     return table
 
 

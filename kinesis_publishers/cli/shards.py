@@ -19,7 +19,7 @@ from kinesis_publishers.cli.shared.connection import (
 )
 from kinesis_publishers.cli.shared.console import print_json_lines, print_tree
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
-from kinesis_publishers.cli.shared.formats import format_share, hash_key_share
+from kinesis_publishers.cli.shared.formats import format_share, hash_key_share, printable
 from kinesis_publishers.config import Properties
 from kinesis_publishers.model import Shard
 
@@ -67,7 +67,8 @@ def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:
     for shard in sorted(shards, key=lambda shard: shard.shard_id):
         children[_shown_below(shard, by_id)].append(shard)
     closed = sum(shard.is_closed for shard in shards)
-    tree = Tree(Text(f"{stream_name}: {len(shards) - closed} open, {closed} closed"))
+    name = printable(stream_name)
+    tree = Tree(Text(f"{name}: {len(shards) - closed} open, {closed} closed"))
     # Not by recursion: a stream that is resharded daily has generations by the hundred.
     pending: list[tuple[Tree, str | None]] = [(tree, None)]
     while pending:
@@ -102,10 +103,10 @@ def _shown_below(shard: Shard, listed: Mapping[str, Shard]) -> str | None:
 def _label(shard: Shard, listed: Mapping[str, Shard]) -> Text:
     share = format_share(hash_key_share(shard.starting_hash_key, shard.ending_hash_key))
     state, style = ("closed", "dim") if shard.is_closed else ("open", "green")
-    label = Text.assemble(shard.shard_id, "  ", (state, style), f"  {share}")
+    label = Text.assemble(printable(shard.shard_id), "  ", (state, style), f"  {share}")
     shown = _shown_below(shard, listed)
     others = [key.shard_id for key in shard.parent_keys if key.shard_id != shown]
     if others:
         notes = [one if one in listed else f"{one}, no longer listed" for one in others]
-        label.append(f"  {'and' if shown else 'from'} {' and '.join(notes)}", "dim")
+        label.append(f"  {'and' if shown else 'from'} {printable(' and '.join(notes))}", "dim")
     return label

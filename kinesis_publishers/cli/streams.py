@@ -16,9 +16,15 @@ from kinesis_publishers.cli.shared.connection import (
     region_options,
     stream_argument,
 )
-from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
+from kinesis_publishers.cli.shared.console import (
+    add_row,
+    new_table,
+    print_json_lines,
+    print_rich,
+    say,
+)
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
-from kinesis_publishers.cli.shared.formats import counted, format_bytes, iso_utc
+from kinesis_publishers.cli.shared.formats import counted, format_bytes, iso_utc, printable
 from kinesis_publishers.config import DiscoveryConfig, Properties, StreamsConfig
 
 _SECONDS_PER_HOUR = 3600
@@ -43,7 +49,7 @@ def list_streams(as_json: bool, connection: Connection) -> None:
         return
     table = new_table("Stream", "Status", "Mode", "Created", no_wrap=True)
     for one in found:
-        table.add_row(*(str(one[name]) for name in ("name", "status", "mode", "created_at")))
+        add_row(table, *(str(one[name]) for name in ("name", "status", "mode", "created_at")))
     if found:
         print_rich(table)
     else:
@@ -85,8 +91,9 @@ def describe(as_json: bool, connection: Connection) -> None:
             "consumers": consumers or "none",
         }
         width = max(map(len, rows))
-        print_rich(Text(one["name"], "bold"))
-        print_rich(Text("\n".join(f"  {name:<{width}}  {text}" for name, text in rows.items())))
+        lines = (f"  {name:<{width}}  {text}" for name, text in rows.items())
+        print_rich(Text(printable(one["name"]), "bold"))
+        print_rich(Text("\n".join(map(printable, lines))))
 
 
 async def _describe(properties: Properties) -> list[dict[str, Any]]:

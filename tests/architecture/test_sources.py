@@ -69,6 +69,14 @@ def test_no_file_is_long():
     assert not {path: count for path, count in lines.items() if count > MAX_LINES}
 
 
+def test_commands_fill_tables_in_one_place():
+    """There what a table or a service has said is escaped; ``line`` has texts that are."""
+    filling = [str(one.path) for one in sources().values() if "able.add_row(" in one.text]
+    assert [path for path in filling if "/cli/" in path] == [
+        "kinesis_publishers/cli/shared/console.py"
+    ]
+
+
 def test_two_files_name_the_publishers():
     """All others ask a publisher's factory what it can do."""
     naming = {

@@ -28,7 +28,7 @@ from kinesis_publishers.cli.leases.rows import (
     shards_of,
 )
 from kinesis_publishers.cli.shared.commands import CleanCommand, read_file
-from kinesis_publishers.cli.shared.console import new_table, print_rich, say
+from kinesis_publishers.cli.shared.console import add_row, new_table, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
@@ -196,7 +196,7 @@ async def _import(
     table = new_table("Shard", "Position", "Without a row", no_wrap=True)
     for key, progress in sorted(taken.items(), key=lambda one: str(one[0])):
         reason = "its descendants were read" if progress.is_ended else "from its beginning"
-        table.add_row(str(key), describe_progress(progress), "" if key in named else reason)
+        add_row(table, str(key), describe_progress(progress), "" if key in named else reason)
     print_rich(table)
     if is_dry_run:
         say("Nothing was changed.")

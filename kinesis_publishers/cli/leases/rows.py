@@ -24,6 +24,7 @@ from kinesis_publishers.checkpoints.stored_progress import STREAM
 from kinesis_publishers.cli.shared.commands import CleanCommand
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import (
+    add_row,
     new_table,
     output_console,
     print_json_lines,
@@ -31,7 +32,12 @@ from kinesis_publishers.cli.shared.console import (
     say,
 )
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
-from kinesis_publishers.cli.shared.formats import describe_position, format_behind, format_bytes
+from kinesis_publishers.cli.shared.formats import (
+    describe_position,
+    format_behind,
+    format_bytes,
+    printable,
+)
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
     CheckpointConfig,
@@ -276,7 +282,8 @@ def row_table(
     for key, row in rows.items():
         lease, progress = lease_of(row), row.checkpoint.progress
         as_of, rate = None if progress.is_ended else progress.as_of, lease.bytes_per_second
-        table.add_row(
+        add_row(
+            table,
             key.shard_id if has_one_stream else str(key),
             owner_of(row),
             format_behind(None if as_of is None else max(0.0, (now - as_of).total_seconds())),
@@ -295,6 +302,7 @@ def row_table(
 async def watch(properties: Properties, console: Console, clock: Clock) -> None:
     """Show the leases once a second, and above them how they have moved, until cancelled."""
     from rich.live import Live
+    from rich.text import Text
 
     owners: dict[ShardKey, str] = {}
     # The last state stays on the terminal.
@@ -306,7 +314,7 @@ async def watch(properties: Properties, console: Console, clock: Clock) -> None:
                     before, owners[key] = owners.get(key, owner_of(row)), owner_of(row)
                     if before != owners[key]:
                         move = f"{now:%H:%M:%S}  {key}  {owners[key]}, was {before}"
-                        live.console.print(move, markup=False, highlight=False)
+                        live.console.print(Text(printable(move)))
                 live.update(_drawn(rows, now) if rows else _no_rows(properties), refresh=True)
                 await clock.sleep(_PERIOD_SECONDS)
 
@@ -322,7 +330,7 @@ def _drawn(rows: Rows, now: datetime) -> RenderableType:
         rates[holder] += lease.bytes_per_second or 0
     workers = new_table("Worker", "Shards", "Bytes/s", no_wrap=True)
     for worker, count in sorted(shards.items()):
-        workers.add_row(worker, str(count), format_bytes(rates[worker]))
+        add_row(workers, worker, str(count), format_bytes(rates[worker]))
     ended = len(rows) - len(running)
     return Group(
         workers, row_table(running, now), *([f"and {ended} that have ended"] if ended else [])

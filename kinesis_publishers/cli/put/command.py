@@ -233,7 +233,7 @@ def _until_output_fails(report: OnWritten) -> OnWritten:
 
 
 def _print_line(_number: int, key: str | None, result: PutResult) -> None:
-    click.echo(f"{result.shard_id}  {result.sequence_number}  {printable(key or '-')}")
+    click.echo(printable(f"{result.shard_id}  {result.sequence_number}  {key or '-'}"))
 
 
 def _print_json(number: int, key: str | None, result: PutResult) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from kinesis_publishers.cli.shared.console import discard_output, log_everything
+from kinesis_publishers.cli.shared.console import discard_output, log_everything, shown_lines
 from kinesis_publishers.cli.shared.event_loop import INTERRUPTED
 from kinesis_publishers.cli.shared.groups import SuggestingGroup
 from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
@@ -55,6 +55,10 @@ class CleanCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            # In place: its kind decides the exit code.
+            error.message = shown_lines(error.message)  # type: ignore[misc]
+            raise
         except KinesisPublishersError as error:
             # Without a file, whatever is wrong stands on the command line.
             is_usage = isinstance(error, ConfigError) and not ctx.params.get("config")
@@ -95,7 +99,7 @@ def _message(
 ) -> click.ClickException:
     if ctx.meta.get(_DEBUG):
         click.echo(traceback.format_exc(), err=True, nl=False)
-    return kind(text)
+    return kind(shown_lines(text))
 
 
 def _describe(error: OSError) -> str:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from kinesis_publishers.cli.shared.formats import printable
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
     from rich.tree import Tree
 
 _OWN: Final = "kinesis_publishers"
@@ -60,6 +63,19 @@ def new_table(*headings: str, **column: Any) -> Table:
     return table
 
 
+def add_row(table: Table, *cells: str | Text, style: str = "") -> None:
+    """Add a row in which texts stand as they are: nothing of them is markup or obeyed."""
+    from rich.text import Text
+
+    shown = (Text(printable(one)) if isinstance(one, str) else one for one in cells)
+    table.add_row(*shown, style=style)
+
+
+def shown_lines(text: str) -> str:
+    """Return a message of several lines, each as :func:`printable` writes it."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def print_rich(renderable: RenderableType) -> None:
     """Write a table to standard output; where that is no terminal, without padding."""
     console = output_console()
@@ -87,18 +103,18 @@ def print_tree(tree: Tree) -> None:
 
 
 def print_json_lines(objects: Iterable[Any]) -> None:
-    """Write each object as JSON on a line of its own."""
+    """Write each object as JSON on a line of its own, without what a terminal would obey."""
     import orjson
 
     stream = output_bytes()
     for one in objects:
-        stream.write(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE))
+        stream.write(printable(orjson.dumps(one).decode()).encode() + b"\n")
     stream.flush()
 
 
 def say(text: str) -> None:
-    """Write a message to standard error."""
-    click.echo(text, err=True)
+    """Write a message to standard error; what it quotes may come from anybody."""
+    click.echo(shown_lines(text), err=True)
 
 
 class _CommandHandler(logging.Handler):

@@ -137,7 +137,8 @@ def plain_line(record: Record, *, longest: int | None = None) -> str:
     place = f"{record.stream_name}/{record.shard_id}"
     arrival = iso_utc(record.approximate_arrival_timestamp)
     text = payload_text(record.data, longest=longest)
-    return "  ".join((arrival, place, printable(record.partition_key or "-"), text))
+    key = printable(record.partition_key or "-")
+    return "  ".join((arrival, printable(place), key, text))
 
 
 def payload_text(data: bytes, *, longest: int | None = None) -> str:

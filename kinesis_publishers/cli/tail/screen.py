@@ -13,6 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from kinesis_publishers.cli.shared import formats
+from kinesis_publishers.cli.shared.console import add_row
 from kinesis_publishers.model import ShardKey, StartingPosition
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class Screen:
         for row in rows:
             cells = _cells(row, _end(names[row.key], 24))
             style = "dim" if row.state in ("ended", "waiting") else ""
-            table.add_row(*(cells[heading] for heading in widths), style=style)
+            add_row(table, *(cells[heading] for heading in widths), style=style)
         return table
 
 
@@ -230,7 +231,7 @@ def _short_name(key: ShardKey, *, with_stream: bool) -> str:
 
 
 def _line(text: str, style: str = "") -> Text:
-    return Text(text, style, no_wrap=True, overflow="ellipsis")
+    return Text(formats.printable(text), style, no_wrap=True, overflow="ellipsis")
 
 
 def _behind(seconds: float | None) -> Text:

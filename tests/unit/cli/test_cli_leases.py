@@ -12,7 +12,13 @@ from attrs import evolve
 from kinesis_publishers import SequenceNumber, ShardKey, ShardProgress, StartingPosition
 from kinesis_publishers.model import HashRange, Lease
 from tests.servers import free_port
-from tests.unit.cli.lease_support import BEGINNING, Application, after, shard_name
+from tests.unit.cli.lease_support import (
+    BEGINNING,
+    WITH_LEASES,
+    Application,
+    after,
+    shard_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +43,28 @@ def test_the_list_has_owner_position_parents_throughput_and_version(
         [shard_name(0), "-", "-", "1", "SHARD_END"],
         [shard_name(1), "a", "->", "b", "-", "2.0", "KiB", shard_name(0), "1", "495:7"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code"),
+    [
+        ("list", 0),
+        ("list --json", 0),
+        ("release --all --yes", 0),
+        ("reset --all --to LATEST --force --yes", 0),
+        ("reset --all --to LATEST --dry-run", 1),
+    ],
+)
+def test_what_another_has_written_is_shown_and_not_obeyed(
+    application: Application, command: str, exit_code: int
+) -> None:
+    lease = Lease(owner="[/b][red]:smile:\x1b]0;owned\x07\x9b31m\u202egnp.exe")
+    application.save(application.checkpoint(0, lease=lease))
+    with application.worker(0):
+        result = application(*command.split(), *WITH_LEASES)
+    assert result.exit_code == exit_code
+    assert r"[/b][red]:smile:\u001b]0;owned\u0007\u009b31m\u202egnp.exe" in result.output
+    assert result.output.replace("\n", "").isprintable()
 
 
 def test_the_list_as_json_has_every_field(application: Application) -> None:

@@ -81,5 +81,13 @@ def test_it_tells_how_shards_have_moved_while_it_draws(application: Application)
     assert _line(text, "shardId-000000000000")[1] == "-"
 
 
+def test_names_are_shown_and_not_obeyed(application: Application) -> None:
+    application.save(application.checkpoint(0, lease=Lease(owner="[/b]")))
+    text = _watched(application, lambda: application.own(0, "[red]\x1b[2J"))
+    assert text.count(r"[red]\u001b[2J") == 3, "the workers, the shard, and how it has moved"
+    assert "was [/b]" in text
+    assert "\x1b[2J" not in text
+
+
 def test_nothing_stored_is_said(application: Application) -> None:
     assert "has no rows of the application" in _watched(application)
