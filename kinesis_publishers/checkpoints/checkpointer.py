@@ -57,6 +57,9 @@ class KeptProgress(Protocol):
     def get(self, key: ShardKey) -> ShardProgress | None:
         """Return what is stored for a shard; ``None`` if its progress is dropped."""
 
+    def note_age(self, key: ShardKey, progress: ShardProgress) -> None:
+        """Learn that an idle shard has become older, which need not be written for itself."""
+
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Write the new progress of shards."""
 
@@ -173,6 +176,8 @@ class Checkpointer:
         progress = evolve(progress, as_of=as_of)
         self._records += records
         if not _is_due(stored, progress, self._clock.now()):
+            if latest == stored:
+                self.stored.note_age(key, progress)
             return
         self._pending[key] = progress
         self._has_pending.set()

@@ -215,6 +215,9 @@ class StoredProgress:
         self._owned |= identities.keys()
         await self._remove(gone)
 
+    def note_age(self, key: ShardKey, progress: ShardProgress) -> None:
+        """Do nothing: that would be a write of its own."""
+
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Write the new progress of shards that have a checkpoint."""
         known = {key: self._stored[key].checkpoint for key in progress if key in self._stored}

@@ -321,10 +321,12 @@ class LeaseLost:
 
     Attributes:
         owner: who has it now; ``None`` if no worker has.
+        is_removed: whether somebody has removed the row, and the checkpoint with it.
     """
 
     shard: ShardKey
     owner: str | None
+    is_removed: bool = False
 
 
 @frozen(kw_only=True)

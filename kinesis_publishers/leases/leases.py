@@ -103,6 +103,11 @@ class Leases(LeaseWorker, ShardAssigner):
             await self._create_missing(progress)
             await self._remove_gone(progress)
 
+    def note_age(self, key: ShardKey, progress: ShardProgress) -> None:
+        if held := self._held.get(key):
+            # The next renewal writes it.
+            held.row = evolve(held.row, checkpoint=evolve(held.row.checkpoint, progress=progress))
+
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Write the progress of shards that this worker has the lease on; the rest is dropped.
 
@@ -238,7 +243,7 @@ class Leases(LeaseWorker, ShardAssigner):
         self._wake = wake
 
     def known_progress(self) -> dict[ShardKey, ShardProgress]:
-        return {
+        return self._removed | {
             key: row.checkpoint.progress
             for key, row in self._current_rows().items()
             if key not in self._held or self._held[key].is_new

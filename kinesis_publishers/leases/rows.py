@@ -59,6 +59,8 @@ class LeaseRows:
     rows: dict[ShardKey, StoredCheckpoint] = field(factory=dict, init=False)
     _identities: dict[str, StreamIdentity] = field(factory=dict, init=False)
     _listed: dict[ShardKey, Shard] = field(factory=dict, init=False)
+    # Where shards stand whose rows somebody has removed under this worker.
+    _removed: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
     # The shards that have left the retention unread, as was reported.
     _lost: set[ShardKey] = field(factory=set, init=False)
     _sightings: Sightings = field(
@@ -88,6 +90,7 @@ class LeaseRows:
         # Later than what was written: a lease never seems older than it is.
         self._sightings.note(rows, self._clock.monotonic())
         before, self.rows = self.rows, dict(rows)
+        self._removed = {key: one for key, one in self._removed.items() if key not in rows}
         self._note_loaded(before)
 
     @asynccontextmanager
@@ -178,9 +181,8 @@ class LeaseRows:
         for generation in generations(new):
             # Another worker may have created them since: a refusal loads the rows.
             missing = [one for one in generation if not self._is_begun(one.key)]
-            rows = [
-                self._first_row(one, self._beginning(one, progress[one.key])) for one in missing
-            ]
+            known = {**progress, **self._removed}
+            rows = [self._first_row(one, self._beginning(one, known[one.key])) for one in missing]
             await self._save(rows)
         # Last of all: they say that the first row of every shard is there.
         marks = [

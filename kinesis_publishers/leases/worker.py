@@ -283,6 +283,8 @@ class LeaseWorker(LeaseRows):
         held, row = self._held[key], self.rows.get(key)
         lease = Lease() if row is None else lease_of(row)
         if row is None or lease.holder != self.worker:
+            if row is None:
+                self._removed[key] = held.row.checkpoint.progress
             self._lose(key, lease.owner)
         elif lease.owner != self.worker:
             held.row = row
@@ -311,9 +313,15 @@ class LeaseWorker(LeaseRows):
         )
 
     def _lose(self, key: ShardKey, owner: str | None) -> None:
+        is_removed = key not in self.rows
         to = f"to {owner}" if owner else "by a release: no worker has it"
+        if is_removed:
+            to = (
+                "because its row was removed, and the checkpoint with it: the row is created "
+                "again, and records may be repeated. Remove rows only while no worker runs"
+            )
         _LOGGER.warning("%s has lost the lease on %s %s.", self.worker, key, to)
-        self._events(LeaseLost(shard=key, owner=owner))
+        self._events(LeaseLost(shard=key, owner=owner, is_removed=is_removed))
         self._drop(key)
         # Not taken again before the fetcher has been told: it may have read further than the row.
         self._startable = [one for one in self._startable if one != key]

@@ -282,11 +282,13 @@ def row_table(
     for key, row in rows.items():
         lease, progress = lease_of(row), row.checkpoint.progress
         as_of, rate = None if progress.is_ended else progress.as_of, lease.bytes_per_second
+        behind = format_behind(None if as_of is None else max(0.0, (now - as_of).total_seconds()))
         add_row(
             table,
             key.shard_id if has_one_stream else str(key),
             owner_of(row),
-            format_behind(None if as_of is None else max(0.0, (now - as_of).total_seconds())),
+            # One reader alone writes nothing of a shard without records for hours.
+            behind if as_of is None or row.checkpoint.lease else f"up to {behind}",
             "" if rate is None else format_bytes(rate),
             ", ".join(lease.parents),
             str(row.version.number),

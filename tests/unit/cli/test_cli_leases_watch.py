@@ -51,13 +51,15 @@ def test_it_sums_up_workers_and_says_how_far_shards_are_behind(application: Appl
     application.save(
         application.checkpoint(0, progress, Lease(owner="one", bytes_per_second=2048)),
         application.checkpoint(1, progress, Lease(owner="two", leaving="one")),
-        application.checkpoint(2, after(3), Lease()),
+        application.checkpoint(2, progress),
         application.checkpoint(3, after(9).ended(), Lease()),
     )
     text = _watched(application)
     assert _line(text, "one") == ["one", "2", "2.0", "KiB"]
     assert _line(text, "shardId-000000000000")[1:4] == ["one", "1", "min"]
     assert _line(text, "shardId-000000000001")[1:4] == ["one", "->", "two"]
+    # One reader alone writes nothing of a shard without records for hours.
+    assert _line(text, "shardId-000000000002")[1:6] == ["-", "up", "to", "1", "min"]
     assert "shardId-000000000003" not in text
     assert "and 1 that have ended" in text
     narrow = _watched(application, width=80)

@@ -7,6 +7,7 @@ coordinator.
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from tests.unit.leases.lease_support import (
 )
 
 SHARDS = [sample_shard(number) for number in range(2)]
+CONFIG = CheckpointConfig(application=APPLICATION, store="memory", interval_seconds=5.0)
 
 
 async def asking(group: Group) -> tuple[Worker, Worker]:
@@ -228,8 +230,7 @@ async def test_an_end_whose_write_has_failed_is_written_when_the_store_is_back(
     group: Group,
 ) -> None:
     one = await group.working("one", SHARDS)
-    options = CheckpointConfig(application=APPLICATION, store="memory", interval_seconds=5.0)
-    checkpointer = Checkpointer(one.leases, options, group.clock)
+    checkpointer = Checkpointer(one.leases, CONFIG, group.clock)
     async with checkpointer.running():
         one.store.error = down()
         checkpointer.record(SHARDS[0].key, at(5, ended=True))
@@ -247,12 +248,38 @@ async def test_an_end_whose_write_has_failed_is_written_when_the_store_is_back(
     assert [group.lease(shard).owner for shard in SHARDS] == [None, None]
 
 
-async def test_a_row_that_is_removed_under_a_worker_is_lost(group: Group) -> None:
+async def test_a_row_that_is_removed_under_a_worker_is_lost_and_said(
+    group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
     one = await group.working("one", SHARDS)
-    del group.rows[SHARDS[1].key]
-    await one.look()
+    key = SHARDS[1].key
+    await one.leases.write({key: at(3)})
+    del group.rows[key]
+    with caplog.at_level("WARNING", "kinesis_publishers.leases"):
+        await one.look()
     assert one.readable == {0}
-    assert LeaseLost(shard=SHARDS[1].key, owner=None) in one.events
+    assert LeaseLost(shard=key, owner=None, is_removed=True) in one.events
+    assert "its row was removed, and the checkpoint with it" in caplog.text
+    # Not where it had read, for what waited to be processed is dropped.
+    assert one.leases.known_progress()[key] == at(3)
+    await one.follow(at(9))
+    assert group.progress(SHARDS[1]) == at(3)
+    await one.look()
+    assert one.readable == {0, 1}
+
+
+async def test_the_age_of_an_idle_shard_is_written_with_the_next_renewal(group: Group) -> None:
+    one = await group.working("one", SHARDS[:1])
+    checkpointer = Checkpointer(one.leases, CONFIG, group.clock)
+    seen = [at(3, as_of=group.clock.now() + timedelta(minutes=n)) for n in (0, 30)]
+    checkpointer.record(SHARDS[0].key, seen[0])
+    await checkpointer.flush()
+    checkpointer.record(SHARDS[0].key, seen[1])
+    calls = one.store.calls["save"]
+    await checkpointer.flush()
+    assert one.store.calls["save"] == calls, "a call of its own"
+    await one.look_for(FAILOVER / 2, group.clock)
+    assert group.progress(SHARDS[0]) == seen[1]
 
 
 async def test_a_hand_over_is_passed_on_to_a_third_worker(group: Group) -> None:
