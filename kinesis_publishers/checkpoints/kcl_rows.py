@@ -44,7 +44,7 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.model.checkpoints import KCL_WRITER
 
-PlaceOf: TypeAlias = "Callable[[str, str | None], tuple[ShardKey, datetime] | None]"
+PlaceOf: TypeAlias = "Callable[[str, Mapping[str, Any]], tuple[ShardKey, datetime] | None]"
 Beginning: TypeAlias = Callable[[str, PositionType], StartingPosition]
 
 KEY: Final = "leaseKey"
@@ -128,7 +128,7 @@ def stored_in(
 
     Args:
         item: the row.
-        place_of: says of a leaseKey, and of the ARN in a row that is ours, which shard it is, and
+        place_of: says of a leaseKey, and of what we have added to the row, which shard it is, and
             when the stream of such a key was created; ``None`` leaves the row alone.
         beginning: says where reading begins of which the row of a key has only LATEST or
             AT_TIMESTAMP.
@@ -139,7 +139,7 @@ def stored_in(
     try:
         values = values_of(item)
         state = json.loads(values.get(_STATE, "{}"))
-        place = place_of(values[KEY], state.get("stream"))
+        place = place_of(values[KEY], state)
         if place is None:
             return None
         shard, created = place
@@ -236,11 +236,16 @@ def _lease(values: Values, state: Mapping[str, Any]) -> Lease | None:
 
 
 def row_update(
-    key: str, attempt: Attempt, checkpoint: Checkpoint, now: datetime, initial: datetime | None
+    key: str,
+    attempt: Attempt,
+    checkpoint: Checkpoint,
+    state: Values,
+    initial: datetime | None,
 ) -> dict[str, Any]:
     """Return the parameters of an UpdateItem that writes ``checkpoint`` on its condition.
 
-    ``initial`` is the instant of AT_TIMESTAMP in the configuration, also in that of the KCL.
+    ``state`` is what :func:`row_state` returns, and ``initial`` the instant of AT_TIMESTAMP in the
+    configuration, also in that of the KCL.
     """
     lease = checkpoint.lease or Lease()
     if lease.leaving is not None and _owners_of(attempt.expected) == {
@@ -248,7 +253,8 @@ def row_update(
         "checkpointOwner": None,
     }:
         return _request_to_kcl(key, lease)
-    changes = _progress_changes(attempt, checkpoint, now, initial) | _lease_changes(lease)
+    changes = _progress_changes(attempt.version, checkpoint, initial) | _lease_changes(lease)
+    changes[_STATE] = json.dumps(state, separators=(",", ":"))
     if attempt.expected is None:
         changes["entityType"] = _LEASE
     stream, shard_id = split_key(key)
@@ -275,27 +281,30 @@ def _request_to_kcl(key: str, lease: Lease) -> dict[str, Any]:
     return request
 
 
-def _progress_changes(
-    attempt: Attempt, checkpoint: Checkpoint, now: datetime, initial: datetime | None
-) -> Values:
-    version, lease = attempt.version, checkpoint.lease
-    text, sub = _checkpoint_of(checkpoint.progress, initial)
-    state: Values = fields_of(checkpoint, version, now) | {"stream": checkpoint.shard.stream_arn}
-    if lease is not None:
+def row_state(application: str, attempt: Attempt, checkpoint: Checkpoint, now: datetime) -> Values:
+    """Return what has no attribute of the KCL's: which application writes, when, and what."""
+    state: Values = fields_of(checkpoint, attempt.version, now)
+    state |= {"application": application, "stream": checkpoint.shard.stream_arn}
+    if (lease := checkpoint.lease) is not None:
         state |= {"settle_seconds": lease.settle_seconds, "consumer_arn": lease.consumer_arn}
     # The first three have attributes.
-    known = {
+    return {
         name: value
         for name, value in state.items()
         if name not in ("version", "writer", "lease") and value is not None
     }
+
+
+def _progress_changes(
+    version: CheckpointVersion, checkpoint: Checkpoint, initial: datetime | None
+) -> Values:
+    text, sub = _checkpoint_of(checkpoint.progress, initial)
     return {
         "leaseCounter": version.number,
         "checkpoint": text,
         "checkpointSubSequenceNumber": sub,
         "kpCounter": version.number,
         "kpWriter": version.writer,
-        _STATE: json.dumps(known, separators=(",", ":")),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from attrs import evolve
 
@@ -24,6 +24,7 @@ from kinesis_publishers.checkpoints.kcl_rows import (
     is_lease,
     key_in_table,
     row_condition,
+    row_state,
     row_update,
     split_key,
     stored_in,
@@ -53,6 +54,11 @@ from kinesis_publishers.model import (
 
 _LOGGER = logging.getLogger(__name__)
 
+_ONE_APPLICATION: Final = (
+    "a table belongs to one application. Set kinesis.checkpoint.application, or "
+    "kinesis.checkpoint.dynamodb.table, to another."
+)
+
 
 class KclLeaseTable(DynamoDbStore):
     """Keeps checkpoints and leases as the KCL does: one table for each application.
@@ -77,8 +83,9 @@ class KclLeaseTable(DynamoDbStore):
     ) -> None:
         """Make a store that is not open yet.
 
-        ``initial`` is the instant of AT_TIMESTAMP, if streams begin there; ``former`` the table in
-        which a reader without leases would have had checkpoints.
+        The rows of another application are refused, unless ``context`` names none. ``initial`` is
+        the instant of AT_TIMESTAMP, if streams begin there; ``former`` the table in which a reader
+        without leases would have had checkpoints.
         """
         super().__init__(context, aws, config)
         self._initial = initial
@@ -135,8 +142,17 @@ class KclLeaseTable(DynamoDbStore):
         found = [one for one in read if one is not None]
         return {one.checkpoint.shard: one for one in found} | _marks_of(found)
 
-    def _place_of(self, lease_key: str, arn: str | None) -> tuple[ShardKey, datetime] | None:
+    def _place_of(
+        self, lease_key: str, state: Mapping[str, Any]
+    ) -> tuple[ShardKey, datetime] | None:
         key, shard_id = split_key(lease_key)
+        arn, ours = state.get("stream"), self._context.application
+        if ours and (other := state.get("application", ours)) != ours:
+            raise CheckpointError(
+                f"{self} has a lease {lease_key} of the application {other}, and this one is "
+                f"{ours}: {_ONE_APPLICATION} To take positions over, use `kinesis-publishers "
+                "leases import --from kcl --table`."
+            )
         identity = self._by_key.get(key)
         if identity is None and key is not None:
             self._warn_once(
@@ -149,9 +165,7 @@ class KclLeaseTable(DynamoDbStore):
         if identity is None or arn not in (None, identity.arn):
             raise CheckpointError(
                 f"{self} has a lease {lease_key} of {arn or 'a stream it does not name'}, "
-                f"and {', '.join(sorted(self._streams)) or 'no stream'} is read. A table belongs "
-                "to one application: set kinesis.checkpoint.application, or "
-                "kinesis.checkpoint.dynamodb.table, to another."
+                f"and {', '.join(sorted(self._streams)) or 'no stream'} is read: {_ONE_APPLICATION}"
             )
         shard = ShardKey(identity.arn, shard_id)
         if self._keys.setdefault(shard, lease_key) != lease_key:
@@ -223,7 +237,8 @@ class KclLeaseTable(DynamoDbStore):
         if checkpoint is None:
             return "DeleteItem", row_condition(key, attempt)
         now = self._context.clock.now()
-        return "UpdateItem", row_update(key, attempt, checkpoint, now, self._initial)
+        state = row_state(self._context.application, attempt, checkpoint, now)
+        return "UpdateItem", row_update(key, attempt, checkpoint, state, self._initial)
 
     def _written(self, found: Values) -> tuple[CheckpointVersion | None, str | None]:
         return (version_of(found), written_at(found)) if found else (None, None)

@@ -141,6 +141,8 @@ async def _read_table(
     if program not in _NUMBER_TABLES:
         # Also zio-kinesis's: what counts here is the same.
         initial = InitialPositionConfig.from_properties(properties).timestamp
+        # Whoever has written them.
+        context = evolve(context, application="")
         async with KclLeaseTable(context, aws, config, initial) as store:
             store.name_streams(streams)
             rows = shards_of(await store.load())

@@ -31,6 +31,7 @@ from tests.unit.checkpoints.kcl_support import (
 )
 
 if TYPE_CHECKING:
+    from kinesis_publishers import StreamIdentity
     from tests.unit.checkpoints.dynamodb_proxy import DynamoDbProxy
 
 OURS = Lease(owner="ours-1")
@@ -265,6 +266,28 @@ async def test_a_table_of_another_stream_is_refused(table: KclTable) -> None:
     async with table.store(PAYMENTS) as store:
         with pytest.raises(CheckpointError, match=f"of {ORDERS.arn}, and {PAYMENTS.arn} is read"):
             await store.load()
+
+
+@pytest.mark.parametrize("read", [ORDERS, PAYMENTS], ids=["the same stream", "another stream"])
+async def test_a_table_of_another_application_is_refused(
+    table: KclTable, read: StreamIdentity
+) -> None:
+    """It would begin at the other's checkpoints, and take turns with its workers."""
+    table.put(lease_item())
+    reports = store_context("reports")
+    async with table.store() as store, table.store(read, context=reports) as other:
+        if read is ORDERS:
+            # The KCL's own name for it is nowhere in the table.
+            assert SHARD in await other.load()
+        known = await take(store)
+        # As the KCL renews it.
+        table.update()
+        with pytest.raises(CheckpointError, match=r"application billing, and this one is reports"):
+            await other.load()
+        assert (await store.load())[SHARD].version.number == known.number + 1
+    nobody = store_context("")
+    async with table.store(context=nobody) as store:
+        assert SHARD in await store.load()
 
 
 async def test_a_row_that_may_be_of_either_stream_is_refused(table: KclTable) -> None:

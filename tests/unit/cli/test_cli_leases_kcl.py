@@ -113,3 +113,10 @@ def test_checkpoints_of_another_store_become_leases_of_the_kcl(
     assert item(table, 0)["startingHashKey"] == "0"
     again = leases("import", "-", stdin=listed)
     assert "has rows for 2 of these shards" in again.stderr
+    # Another application may take them over, but not use the same table.
+    reports = ("--application", "reports")
+    taken = leases("import", "--from", "kcl", "--table", table.name, *reports, "--dry-run")
+    assert (taken.exit_code, shard_name(0) in taken.stdout) == (0, True), taken.stderr
+    listed = leases("list", *reports)
+    assert listed.exit_code == 1
+    assert "of the application billing, and this one is reports" in listed.stderr
