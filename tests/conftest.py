@@ -31,6 +31,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [os.environ.get
 
 import botocore.session  # noqa: E402 - after the settings that it reads
 
+from tests import maven  # noqa: E402 - as above
 from tests.schedule import (  # noqa: E402, F401 - pytest finds hooks and fixtures here
     chance,
     pytest_addoption,
@@ -83,6 +84,21 @@ def moto_url() -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture(scope="session")
+def dynamodb_local() -> Iterator[str]:
+    """The URL of AWS's DynamoDB Local."""
+    with maven.dynamodb_local() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def dynamodb_url(request: pytest.FixtureRequest) -> str:
+    """The URL of moto's DynamoDB, or of what DYNAMODB_URL names; ``local`` is DynamoDB Local."""
+    fixtures = {"": "moto_url", "local": "dynamodb_local"}
+    given = os.environ.get("DYNAMODB_URL", "")
+    return str(request.getfixturevalue(fixtures[given])) if given in fixtures else given
 
 
 @pytest.fixture(scope="session")

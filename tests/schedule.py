@@ -86,7 +86,9 @@ def _group_of(item: pytest.Item) -> str:
     if item.get_closest_marker("spark"):
         # One session, which takes a gigabyte; the tests that start Spark themselves run meanwhile.
         return "spark" if "spark" in fixtures else "spark processes"
-    for fixture in ("moto_url", "postgres", "mariadb", "redis_server"):
+    if "dynamodb_url" in fixtures:
+        return "moto_url"
+    for fixture in ("moto_url", "dynamodb_local", "postgres", "mariadb", "redis_server"):
         if fixture in fixtures:
             return fixture  # one server for all
     loop = item.get_closest_marker("asyncio")

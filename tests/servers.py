@@ -26,13 +26,14 @@ _START_SECONDS: Final = 60.0
 _UNPRIVILEGED: Final = "nobody"
 
 
-def _program(name: str, *places: str) -> str:
+def program(name: str, *places: str) -> str:
     """Return the path of a program; without it the test is skipped, and fails in CI."""
     found = [str(path) for place in places for path in sorted(Path("/").glob(f"{place}/{name}"))]
     path = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") or next(iter(found), None)
     if path is not None:
         return path
-    reason = f"{name} is not installed: apt-get install postgresql mariadb-server redis-server"
+    packages = "postgresql mariadb-server redis-server maven"
+    reason = f"{name} is not installed: apt-get install {packages}"
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
@@ -226,7 +227,7 @@ class PostgresServer(Server):
 
     @staticmethod
     def _binary(name: str) -> str:
-        return _program(name, "usr/lib/postgresql/*/bin")
+        return program(name, "usr/lib/postgresql/*/bin")
 
 
 class PostgresStandby(PostgresServer):
@@ -250,7 +251,7 @@ class MariaDbServer(Server):
 
     def _initialise(self) -> None:
         self.run(
-            _program("mariadb-install-db"),
+            program("mariadb-install-db"),
             *self._places(),
             *("--skip-test-db", "--skip-name-resolve", "--auth-root-authentication-method=normal"),
         )
@@ -262,7 +263,7 @@ class MariaDbServer(Server):
 
     def _command(self) -> list[str]:
         return [
-            _program("mariadbd"),
+            program("mariadbd"),
             *self._places(),
             *("--bind-address=127.0.0.1", "--skip-name-resolve"),
             *(f"--port={self.port}", f"--socket={self.directory}/socket"),
@@ -288,7 +289,7 @@ class MariaDbServer(Server):
 
     def _client(self) -> tuple[str, ...]:
         address = ("-h127.0.0.1", f"-P{self.port}", f"-u{USER}", f"-p{PASSWORD}")
-        return (_program("mariadb"), "--no-defaults", *address)
+        return (program("mariadb"), "--no-defaults", *address)
 
 
 class RedisServer(Server):
@@ -303,7 +304,7 @@ class RedisServer(Server):
 
     def _command(self) -> list[str]:
         return [
-            _program("redis-server"),
+            program("redis-server"),
             *("--bind", "127.0.0.1", "--port", str(self.port), "--requirepass", PASSWORD),
             *("--masterauth", PASSWORD, "--save", ""),
             *("--appendonly", "yes", "--appendfsync", "always"),
@@ -330,7 +331,7 @@ class RedisServer(Server):
 
     def _client(self) -> tuple[str, ...]:
         address = ("-h", "127.0.0.1", "-p", str(self.port), "-a", PASSWORD)
-        return (_program("redis-cli"), *address, "--no-auth-warning")
+        return (program("redis-cli"), *address, "--no-auth-warning")
 
 
 SERVERS: Final = [

@@ -6,6 +6,7 @@ import inspect
 import itertools
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 from attrs import evolve
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from tests.servers import MariaDbServer, PostgresServer, RedisServer
 
 _NUMBERS = itertools.count()
+# One for all tests: it is created once.
+_TABLE = f"checkpoints-{uuid4()}"
 _ORDERS = StreamIdentity(
     name="orders",
     arn="arn:aws:kinesis:eu-west-1:123456789012:stream/orders",
@@ -86,11 +89,10 @@ class TestSqlite(CheckpointStoreContract):
 
 class TestDynamoDb(CheckpointStoreContract):
     @pytest.fixture
-    def new_store(self, moto_url: str) -> NewStore:
+    def new_store(self, dynamodb_url: str) -> NewStore:
         config = DynamoDbCheckpointConfig(
-            table="checkpoints", endpoint_url=moto_url, create_table=True
+            table=_TABLE, endpoint_url=dynamodb_url, create_table=True
         )
-        # One table for all tests: it is created once.
         suffix = next(_NUMBERS)
         return lambda application: DynamoDbCheckpointStore(
             store_context(f"{application}-{suffix}"), _AWS, config
@@ -109,12 +111,12 @@ class TestKclTable(CheckpointStoreContract):
     """An application is a table, and its streams have to be named."""
 
     @pytest.fixture
-    def new_store(self, moto_url: str) -> NewStore:
-        suffix = next(_NUMBERS)
+    def new_store(self, dynamodb_url: str) -> NewStore:
+        suffix = uuid4()
 
         def new_store(application: str) -> CheckpointStore:
             config = DynamoDbCheckpointConfig(
-                table=f"{application}-{suffix}", endpoint_url=moto_url, create_table=True
+                table=f"{application}-{suffix}", endpoint_url=dynamodb_url, create_table=True
             )
             store = _KclRows(store_context(application), _AWS, config)
             store.name_streams([_ORDERS])
@@ -163,6 +165,20 @@ class TestKclTable(CheckpointStoreContract):
             elsewhere = evolve(_ORDERS, arn=_ORDERS.arn.replace("eu-west-1", "eu-west-2"))
             with pytest.raises(CheckpointError, match="has no region"):
                 store.name_streams([_ORDERS, elsewhere])
+
+
+@pytest.mark.long
+class TestDynamoDbOnDynamoDbLocal(TestDynamoDb):
+    @pytest.fixture
+    def dynamodb_url(self, dynamodb_local: str) -> str:
+        return dynamodb_local
+
+
+@pytest.mark.long
+class TestKclTableOnDynamoDbLocal(TestKclTable):
+    @pytest.fixture
+    def dynamodb_url(self, dynamodb_local: str) -> str:
+        return dynamodb_local
 
 
 _KEY = ShardKey(_ORDERS.arn, "shardId-000000000007")

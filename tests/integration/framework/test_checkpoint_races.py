@@ -9,6 +9,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
@@ -70,11 +71,11 @@ def test_in_one_file(tmp_path: Path) -> None:
     assert_each_win_is_one_step(properties, 25)
 
 
-def test_in_one_table(moto_url: str) -> None:
+def test_in_one_table(dynamodb_url: str) -> None:
     properties = _BASE | {
         "kinesis.checkpoint.store": "dynamodb",
-        "kinesis.checkpoint.dynamodb.table": "races",
-        "kinesis.checkpoint.dynamodb.endpoint": moto_url,
+        "kinesis.checkpoint.dynamodb.table": f"races-{uuid4()}",
+        "kinesis.checkpoint.dynamodb.endpoint": dynamodb_url,
         "aws.region": "us-east-1",
         "aws.credentials.provider.basic.accesskeyid": "local",
         "aws.credentials.provider.basic.secretkey": "local",

@@ -10,6 +10,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
@@ -91,12 +92,12 @@ def numbers(records: Iterable[Record]) -> list[int]:
 
 @pytest.mark.parametrize(
     ("first", "second", "table"),
-    [({}, {}, ""), ({}, _FAN_OUT, ""), (_FAN_OUT, {}, ""), ({}, {}, "restarts")],
+    [({}, {}, ""), ({}, _FAN_OUT, ""), (_FAN_OUT, {}, ""), ({}, {}, f"restarts-{uuid4()}")],
     ids=["polling", "polling to fan-out", "fan-out to polling", "a table"],
 )
 async def test_a_restart_repeats_and_loses_nothing_with_any_publisher(
     local_kinesis: LocalKinesis,
-    moto_url: str,
+    dynamodb_url: str,
     tmp_path: Path,
     first: dict[str, str],
     second: dict[str, str],
@@ -106,7 +107,9 @@ async def test_a_restart_repeats_and_loses_nothing_with_any_publisher(
     local_kinesis.put_many("orders", numbered(0, 500))
     properties = properties_of(local_kinesis, tmp_path)
     if table:
-        properties = in_table(properties, moto_url) | {"kinesis.checkpoint.dynamodb.table": table}
+        properties = in_table(properties, dynamodb_url) | {
+            "kinesis.checkpoint.dynamodb.table": table
+        }
     assert numbers(await read_all(properties | first, 500)) == list(range(500))
     local_kinesis.put_many("orders", numbered(500, 1000))
     assert numbers(await read_all(properties | second, 500)) == list(range(500, 1000))

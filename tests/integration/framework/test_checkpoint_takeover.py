@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
@@ -33,10 +34,10 @@ def properties(
     store = {
         "memory": {},
         "sqlite": {"kinesis.checkpoint.sqlite.path": str(tmp_path / "checkpoints.sqlite3")},
-        "dynamodb": {"kinesis.checkpoint.dynamodb.table": "takeover"},
+        "dynamodb": {"kinesis.checkpoint.dynamodb.table": f"takeover-{uuid4()}"},
     }[request.param]
     if request.param == "dynamodb":
-        store["kinesis.checkpoint.dynamodb.endpoint"] = request.getfixturevalue("moto_url")
+        store["kinesis.checkpoint.dynamodb.endpoint"] = request.getfixturevalue("dynamodb_url")
     return {
         **local_kinesis.properties("orders"),
         "kinesis.stream.initpos": "TRIM_HORIZON",

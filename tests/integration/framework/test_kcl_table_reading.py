@@ -30,7 +30,7 @@ def _aggregate() -> bytes:
     [(None, 0, 0), (0, 0, 1), (3, 0, 4), (4, 0, 5), (4, 2, 7), (4, 3, 8), (4, 2**31 - 1, 8)],
 )
 async def test_reading_goes_on_after_the_last_record_that_the_kcl_has_processed(
-    local_kinesis: LocalKinesis, moto_url: str, record: int | None, sub: int, following: int
+    local_kinesis: LocalKinesis, dynamodb_url: str, record: int | None, sub: int, following: int
 ) -> None:
     local_kinesis.create_stream("orders", 1)
     places = local_kinesis.put_many("orders", [*_PLAIN, ("a", _aggregate()), ("key", b"8")])
@@ -42,7 +42,7 @@ async def test_reading_goes_on_after_the_last_record_that_the_kcl_has_processed(
             fetcher.stop()
 
     properties = local_kinesis.properties("orders")
-    with kcl_table(moto_url, properties["aws.region"]) as table:
+    with kcl_table(dynamodb_url, properties["aws.region"]) as table:
         row = lease_item(
             _SHARD,
             checkpoint={"S": "TRIM_HORIZON" if record is None else places[record][1]},
@@ -58,7 +58,7 @@ async def test_reading_goes_on_after_the_last_record_that_the_kcl_has_processed(
             "kinesis.checkpoint.application": "billing",
             "kinesis.checkpoint.store": "dynamodb",
             "kinesis.checkpoint.dynamodb.table": table.config.table,
-            "kinesis.checkpoint.dynamodb.endpoint": moto_url,
+            "kinesis.checkpoint.dynamodb.endpoint": dynamodb_url,
             "kinesis.lease.enabled": "true",
         }
         async with KinesisDataFetcher.from_properties(properties, on_batch) as fetcher:
@@ -80,7 +80,7 @@ async def test_reading_goes_on_after_the_last_record_that_the_kcl_has_processed(
 
 
 async def test_leases_wait_until_the_streams_are_known(
-    local_kinesis: LocalKinesis, moto_url: str
+    local_kinesis: LocalKinesis, dynamodb_url: str
 ) -> None:
     """The rows of a stream do not name it, and its description may take longer than a look."""
     local_kinesis.create_stream("orders", 1)
@@ -94,13 +94,13 @@ async def test_leases_wait_until_the_streams_are_known(
         fetcher.stop()
 
     properties = local_kinesis.properties("orders")
-    with kcl_table(moto_url, properties["aws.region"]) as table:
+    with kcl_table(dynamodb_url, properties["aws.region"]) as table:
         table.put(lease_item(_SHARD, checkpoint={"S": "TRIM_HORIZON"}, leaseOwner=None))
         properties |= {
             "kinesis.checkpoint.application": "billing",
             "kinesis.checkpoint.store": "dynamodb",
             "kinesis.checkpoint.dynamodb.table": table.config.table,
-            "kinesis.checkpoint.dynamodb.endpoint": moto_url,
+            "kinesis.checkpoint.dynamodb.endpoint": dynamodb_url,
             "kinesis.lease.enabled": "true",
             "kinesis.lease.failovermillis": "1000",
         }

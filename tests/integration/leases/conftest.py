@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> SharedStore:
-    """A file of sqlite, or what a test names: ``dynamodb``, or the fixture of a server."""
+    """A file of sqlite, or what a test names: the fixture of a server, or of a DynamoDB."""
     name = getattr(request, "param", "sqlite")
     if name == "sqlite":
         properties = {"store": name, "sqlite.path": str(tmp_path / "leases.sqlite3")}
-    elif name == "dynamodb":
-        properties = {"store": name, "dynamodb.endpoint": request.getfixturevalue("moto_url")}
+    elif name.startswith("dynamodb"):
+        properties = {"store": "dynamodb", "dynamodb.endpoint": request.getfixturevalue(name)}
+        properties["dynamodb.table"] = f"leases-{uuid4()}"
     else:
         server: Server = request.getfixturevalue(name)
         return SharedStore(server.properties, server)

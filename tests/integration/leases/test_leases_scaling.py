@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # A promise of two seconds, on a machine that may be busy; without it a lease ends after five.
 _HANDOVER_SECONDS = 4.0
+_FAILOVER_SECONDS = 3.0
 
 
 def handover_seconds(team: Team) -> list[float]:
@@ -57,7 +58,7 @@ def test_shards_are_handed_to_workers_that_come_and_by_one_that_stops_without_a_
         "sqlite",
         *(
             pytest.param(one, marks=pytest.mark.long)
-            for one in ("postgres", "redis_server", "dynamodb")
+            for one in ("postgres", "redis_server", "dynamodb_local")
         ),
     ],
     indirect=True,
@@ -66,10 +67,7 @@ def test_a_killed_worker_is_replaced_after_the_failover_time_and_repeats_what_it
     new_team: Callable[..., Team],
     store: SharedStore,
 ) -> None:
-    # moto answers one call at a time, in the process of the test.
-    is_slow = store.properties["kinesis.checkpoint.store"] == "dynamodb"
-    failover_seconds = 9.0 if is_slow else 3.0
-    team = new_team(6, failover_seconds, checkpoint_intervalmillis="500")
+    team = new_team(6, _FAILOVER_SECONDS, checkpoint_intervalmillis="500")
 
     def has_stored(worker: Worker) -> bool:
         rows = team.rows()
@@ -97,4 +95,4 @@ def test_a_killed_worker_is_replaced_after_the_failover_time_and_repeats_what_it
     seconds = [takes[shard_id][0].at - killed_at for shard_id in orphans]
     print("takeover seconds", seconds)  # noqa: T201 - as above
     # The promise is two seconds after the failover time; the machine may have been busy.
-    assert max(seconds) < failover_seconds + 5, seconds
+    assert max(seconds) < _FAILOVER_SECONDS + 5, seconds

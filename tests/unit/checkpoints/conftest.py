@@ -23,12 +23,12 @@ async def buffer() -> Buffer:
 
 
 @pytest.fixture
-async def proxy(moto_url: str) -> AsyncIterator[DynamoDbProxy]:
-    async with DynamoDbProxy(moto_url).serving() as proxy:
+async def proxy(dynamodb_url: str) -> AsyncIterator[DynamoDbProxy]:
+    async with DynamoDbProxy(dynamodb_url).serving() as proxy:
         yield proxy
 
 
 @pytest.fixture
-def table(moto_url: str) -> Iterator[KclTable]:
-    with kcl_table(moto_url) as table:
+def table(dynamodb_url: str) -> Iterator[KclTable]:
+    with kcl_table(dynamodb_url) as table:
         yield table

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import boto3
 from attrs import evolve, frozen
@@ -48,7 +48,6 @@ ORDERS_KEY = "123456789012:orders:1779960600"
 SHARD = ShardKey(ORDERS.arn, "shardId-000000000002")
 NUMBER = "49590338271490256608559692538361571095921575989136588898"
 AFTER = ShardProgress(position=StartingPosition.after(SequenceNumber(NUMBER)))
-_NUMBERS = itertools.count()
 
 Item = dict[str, dict[str, Any]]
 
@@ -62,7 +61,7 @@ def lease_item(key: str = SHARD.shard_id, **changes: dict[str, Any] | None) -> I
         "ownerSwitchesSinceCheckpoint": {"N": "2"},
         "checkpoint": {"S": NUMBER},
         "checkpointSubSequenceNumber": {"N": "0"},
-        "parentShardId": {"SS": ["shardId-000000000001", "shardId-000000000000"]},
+        "parentShardId": {"SS": ["shardId-000000000000", "shardId-000000000001"]},
         "startingHashKey": {"S": "0"},
         "endingHashKey": {"S": "170141183460469231731687303715884105727"},
         "throughputKBps": {"N": "1.250977"},
@@ -84,9 +83,13 @@ class KclTable:
             self.client.put_item(TableName=self.config.table, Item=item)
 
     def get(self, key: str = SHARD.shard_id) -> Item | None:
+        """Return a row, its sets in order: DynamoDB keeps none."""
         found: Item | None = self.client.get_item(
             TableName=self.config.table, Key={"leaseKey": {"S": key}}
         ).get("Item")
+        for value in (found or {}).values():
+            if "SS" in value:
+                value["SS"].sort()
         return found
 
     def row(self, key: str = SHARD.shard_id) -> Item:
@@ -123,16 +126,16 @@ class KclTable:
 
 
 @contextmanager
-def kcl_table(moto_url: str, region: str = "eu-west-1") -> Iterator[KclTable]:
+def kcl_table(url: str, region: str = "eu-west-1") -> Iterator[KclTable]:
     """Make an empty table, as version 2 of the KCL does."""
     client = boto3.client(
         "dynamodb",
         region_name=region,
-        endpoint_url=moto_url,
+        endpoint_url=url,
         aws_access_key_id="local",
         aws_secret_access_key="local",
     )
-    table = f"kcl-{next(_NUMBERS)}"
+    table = f"kcl-{uuid4()}"
     client.create_table(
         TableName=table,
         BillingMode="PAY_PER_REQUEST",
@@ -141,7 +144,7 @@ def kcl_table(moto_url: str, region: str = "eu-west-1") -> Iterator[KclTable]:
     )
     yield KclTable(
         client,
-        DynamoDbCheckpointConfig(table=table, endpoint_url=moto_url, create_table=True),
+        DynamoDbCheckpointConfig(table=table, endpoint_url=url, create_table=True),
     )
     client.close()
 

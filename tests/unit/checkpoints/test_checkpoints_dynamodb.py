@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 from attrs import evolve
@@ -31,13 +31,12 @@ if TYPE_CHECKING:
 
 THROTTLE = "ProvisionedThroughputExceededException"
 DENIED = "AccessDeniedException"
-_NUMBERS = itertools.count()
 
 
 @pytest.fixture
 def config(proxy: DynamoDbProxy) -> DynamoDbCheckpointConfig:
     return DynamoDbCheckpointConfig(
-        table=f"table-{next(_NUMBERS)}", endpoint_url=proxy.url, create_table=True
+        table=f"table-{uuid4()}", endpoint_url=proxy.url, create_table=True
     )
 
 

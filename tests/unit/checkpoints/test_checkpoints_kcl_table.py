@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from attrs import evolve
@@ -26,6 +27,7 @@ from tests.unit.checkpoints.kcl_support import (
     PAYMENTS,
     SHARD,
     KclTable,
+    kcl_table,
     lease_item,
     write_of,
 )
@@ -350,7 +352,6 @@ async def test_a_missing_table_is_created_with_the_index_of_version_3(table: Kcl
         billing_mode=BillingMode.PROVISIONED,
         read_capacity=5,
         write_capacity=6,
-        tags=(("team", "data"),),
     )
     async with evolve(table, config=config).store() as store:
         await take(store)
@@ -366,7 +367,16 @@ async def test_a_missing_table_is_created_with_the_index_of_version_3(table: Kcl
     for one in (found, index):
         capacity = one["ProvisionedThroughput"]
         assert (capacity["ReadCapacityUnits"], capacity["WriteCapacityUnits"]) == (5, 6)
-    tags = table.client.list_tags_of_resource(ResourceArn=found["TableArn"])["Tags"]
+
+
+async def test_a_table_that_is_created_has_the_tags(moto_url: str) -> None:
+    """DynamoDB Local takes them, and does not list them."""
+    with kcl_table(moto_url) as table:
+        name = f"{table.config.table}-new"
+        config = evolve(table.config, table=name, tags=(("team", "data"),))
+        async with evolve(table, config=config).store():
+            found = table.client.describe_table(TableName=name)["Table"]
+        tags = table.client.list_tags_of_resource(ResourceArn=found["TableArn"])["Tags"]
     assert tags == [{"Key": "team", "Value": "data"}]
 
 
@@ -392,11 +402,14 @@ def test_the_table_has_the_name_of_the_application_unless_it_is_given() -> None:
 
 
 async def test_checkpoints_that_were_made_without_leases_are_not_forgotten(
-    table: KclTable, moto_url: str
+    table: KclTable, dynamodb_url: str
 ) -> None:
-    own = DynamoDbCheckpointConfig(table="own-form", endpoint_url=moto_url, create_table=True)
+    table_of_own = f"own-form-{uuid4()}"
+    own = DynamoDbCheckpointConfig(table=table_of_own, endpoint_url=dynamodb_url, create_table=True)
     async with table.store(
-        former=DynamoDbCheckpointConfig(table=own.table, endpoint_url=moto_url, create_table=False)
+        former=DynamoDbCheckpointConfig(
+            table=own.table, endpoint_url=dynamodb_url, create_table=False
+        )
     ) as store:
         await store.check_first_use()  # there is no such table
         async with DynamoDbCheckpointStore(store_context("reports"), AWS, own) as former:

@@ -145,11 +145,11 @@ def test_the_store_of_a_process_has_nothing_to_show(run: RunCommand) -> None:
     assert "ends with its process" in result.stderr
 
 
-def test_listing_creates_no_table(run: RunCommand, moto_url: str) -> None:
+def test_listing_creates_no_table(run: RunCommand, dynamodb_url: str) -> None:
     pairs = {
         "kinesis.checkpoint.store": "dynamodb",
         "kinesis.checkpoint.dynamodb.table": "not-there",
-        "kinesis.checkpoint.dynamodb.endpoint": moto_url,
+        "kinesis.checkpoint.dynamodb.endpoint": dynamodb_url,
     }
     options = [part for key, value in pairs.items() for part in ("-P", f"{key}={value}")]
     result = run("leases list", "--application", "billing", *options)

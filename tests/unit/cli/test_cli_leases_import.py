@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import boto3
 import pytest
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-_NUMBERS = itertools.count()
 _NUMBER = "49590338271490256608559692538361571095921575989136588898"
 _KCL_KEYS = {"leaseKey": "HASH"}
 _BENTO_KEYS = {"StreamID": "HASH", "ShardID": "RANGE"}
@@ -25,13 +24,13 @@ _HARLOW_KEYS = {"namespace": "HASH", "shard_id": "RANGE"}
 
 
 @pytest.fixture
-def table(moto_url: str) -> Iterator[Callable[..., str]]:
+def table(dynamodb_url: str) -> Iterator[Callable[..., str]]:
     """Creates a table with these keys and items, and returns its name."""
     keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
-    client = boto3.client("dynamodb", "us-east-1", endpoint_url=moto_url, **keys)
+    client = boto3.client("dynamodb", "us-east-1", endpoint_url=dynamodb_url, **keys)
 
     def create(keys: Mapping[str, str], *items: Mapping[str, Any]) -> str:
-        name = f"foreign-{next(_NUMBERS)}"
+        name = f"foreign-{uuid4()}"
         client.create_table(
             TableName=name,
             BillingMode="PAY_PER_REQUEST",
@@ -48,10 +47,10 @@ def table(moto_url: str) -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def take(
-    application: Application, moto_url: str, monkeypatch: pytest.MonkeyPatch
+    application: Application, dynamodb_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Result]:
-    """Imports from a table of moto."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", moto_url)
+    """Imports from a table of DynamoDB."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynamodb_url)
 
     def run(program: str, table: str, *arguments: str) -> Result:
         return application("import", "--from", program, "--table", table, *arguments)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import boto3
 import pytest
@@ -17,17 +17,16 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-_NUMBERS = itertools.count()
 _NUMBER = "49590338271490256608559692538361571095921575989136588898"
 
 
 @pytest.fixture
-def table(moto_url: str) -> Iterator[Any]:
+def table(dynamodb_url: str) -> Iterator[Any]:
     """A table as the KCL makes it."""
     keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
-    resource = boto3.resource("dynamodb", "us-east-1", endpoint_url=moto_url, **keys)
+    resource = boto3.resource("dynamodb", "us-east-1", endpoint_url=dynamodb_url, **keys)
     yield resource.create_table(
-        TableName=f"leases-of-the-kcl-{next(_NUMBERS)}",
+        TableName=f"leases-of-the-kcl-{uuid4()}",
         BillingMode="PAY_PER_REQUEST",
         KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
         AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
@@ -36,14 +35,14 @@ def table(moto_url: str) -> Iterator[Any]:
 
 
 @pytest.fixture
-def leases(application: Application, table: Any, moto_url: str) -> Callable[..., Result]:
+def leases(application: Application, table: Any, dynamodb_url: str) -> Callable[..., Result]:
     """Runs commands with the table as the store."""
     text = application.run.path.read_text()
     lines = [line for line in text.splitlines() if "sqlite" not in line]
     pairs = {
         "kinesis.checkpoint.store": "dynamodb",
         "kinesis.checkpoint.dynamodb.table": table.name,
-        "kinesis.checkpoint.dynamodb.endpoint": moto_url,
+        "kinesis.checkpoint.dynamodb.endpoint": dynamodb_url,
         "kinesis.checkpoint.dynamodb.tags": "team=data",
         "kinesis.lease.enabled": "true",
         "kinesis.lease.failovermillis": "1000",
