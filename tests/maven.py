@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
+from typing import TYPE_CHECKING, Final
+
+import pytest
 
 from tests.servers import free_port, program
 
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 
 _SERVER = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner"
 _START_SECONDS = 60.0
+DYNAMODBS: Final = [
+    pytest.param("dynamodb_url", marks=pytest.mark.xdist_group("moto_url")),
+    pytest.param(
+        "dynamodb_local", marks=[pytest.mark.long, pytest.mark.xdist_group("dynamodb_local")]
+    ),
+]
+"""The fixtures of DynamoDB, as parameters of a test."""
 
 
 def built(project: Path, name: str) -> Path:
@@ -40,7 +48,9 @@ def built(project: Path, name: str) -> Path:
             with tempfile.TemporaryDirectory(dir=made.parent) as folder:
                 target = Path(folder) / name
                 pom = str(project / "pom.xml")
-                command = [maven, "-q", "-B", "-f", pom, "package", f"-Dtarget={target}"]
+                goals = ["package", "dependency:copy-dependencies", "-DincludeScope=runtime"]
+                places = [f"-Dtarget={target}", f"-DoutputDirectory={target}"]
+                command = [maven, "-q", "-B", "-f", pom, *goals, *places]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 assert done.returncode == 0, done.stdout + done.stderr
                 target.rename(made)
@@ -57,25 +67,17 @@ def dynamodb_local() -> Iterator[str]:
     java = [program("java"), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
     paths = [f"-Dsqlite4java.library.path={libraries}", "-cp", f"{libraries}/*"]
     options = ["-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
-    url, until = f"http://127.0.0.1:{port}", time.monotonic() + _START_SECONDS
+    until = time.monotonic() + _START_SECONDS
     with subprocess.Popen(
         [*java, *paths, _SERVER, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
-            while not _answers(url):
-                assert process.poll() is None, "DynamoDB Local does not start"
-                assert time.monotonic() < until, "DynamoDB Local does not answer"
+            while process.poll() is None and time.monotonic() < until:
+                with suppress(OSError), closing(socket.create_connection(("127.0.0.1", port))):
+                    break
                 time.sleep(0.05)  # it has no other way to say that it is ready
-            yield url
+            else:
+                raise AssertionError("DynamoDB Local does not start.")
+            yield f"http://127.0.0.1:{port}"
         finally:
             process.kill()
-
-
-def _answers(url: str) -> bool:
-    try:
-        urlopen(url).close()
-    except HTTPError:
-        return True  # what is no call is refused
-    except URLError:
-        return False
-    return True

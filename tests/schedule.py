@@ -88,7 +88,7 @@ def _group_of(item: pytest.Item) -> str:
         return "spark" if "spark" in fixtures else "spark processes"
     if "dynamodb_url" in fixtures:
         return "moto_url"
-    for fixture in ("moto_url", "dynamodb_local", "postgres", "mariadb", "redis_server"):
+    for fixture in ("moto_url", "postgres", "mariadb", "redis_server"):
         if fixture in fixtures:
             return fixture  # one server for all
     loop = item.get_closest_marker("asyncio")

@@ -44,6 +44,7 @@ from kinesis_publishers.testing.contracts.checkpoint_store import (
     NewStore,
     store_context,
 )
+from tests.maven import DYNAMODBS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,12 +88,15 @@ class TestSqlite(CheckpointStoreContract):
         return lambda application: SqliteCheckpointStore(store_context(application), path)
 
 
+@pytest.fixture(params=DYNAMODBS)
+def dynamodb(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
+
+
 class TestDynamoDb(CheckpointStoreContract):
     @pytest.fixture
-    def new_store(self, dynamodb_url: str) -> NewStore:
-        config = DynamoDbCheckpointConfig(
-            table=_TABLE, endpoint_url=dynamodb_url, create_table=True
-        )
+    def new_store(self, dynamodb: str) -> NewStore:
+        config = DynamoDbCheckpointConfig(table=_TABLE, endpoint_url=dynamodb, create_table=True)
         suffix = next(_NUMBERS)
         return lambda application: DynamoDbCheckpointStore(
             store_context(f"{application}-{suffix}"), _AWS, config
@@ -111,12 +115,12 @@ class TestKclTable(CheckpointStoreContract):
     """An application is a table, and its streams have to be named."""
 
     @pytest.fixture
-    def new_store(self, dynamodb_url: str) -> NewStore:
+    def new_store(self, dynamodb: str) -> NewStore:
         suffix = uuid4()
 
         def new_store(application: str) -> CheckpointStore:
             config = DynamoDbCheckpointConfig(
-                table=f"{application}-{suffix}", endpoint_url=dynamodb_url, create_table=True
+                table=f"{application}-{suffix}", endpoint_url=dynamodb, create_table=True
             )
             store = _KclRows(store_context(application), _AWS, config)
             store.name_streams([_ORDERS])
@@ -165,20 +169,6 @@ class TestKclTable(CheckpointStoreContract):
             elsewhere = evolve(_ORDERS, arn=_ORDERS.arn.replace("eu-west-1", "eu-west-2"))
             with pytest.raises(CheckpointError, match="has no region"):
                 store.name_streams([_ORDERS, elsewhere])
-
-
-@pytest.mark.long
-class TestDynamoDbOnDynamoDbLocal(TestDynamoDb):
-    @pytest.fixture
-    def dynamodb_url(self, dynamodb_local: str) -> str:
-        return dynamodb_local
-
-
-@pytest.mark.long
-class TestKclTableOnDynamoDbLocal(TestKclTable):
-    @pytest.fixture
-    def dynamodb_url(self, dynamodb_local: str) -> str:
-        return dynamodb_local
 
 
 _KEY = ShardKey(_ORDERS.arn, "shardId-000000000007")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from contextlib import asynccontextmanager, closing, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -31,10 +32,11 @@ from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.servers import PASSWORD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from kinesis_publishers.abc import CheckpointStore
     from kinesis_publishers.model import CheckpointVersion, StoredCheckpoint
+    from tests.servers import Server
 
 POLICY = RetryPolicy(max_retries=0, base_seconds=0, max_seconds=0, exponent=1)
 CREATED_AT = datetime(2025, 12, 1, tzinfo=UTC)
@@ -77,6 +79,40 @@ async def refusal_of(store: CheckpointStore, kind: type[Exception]) -> str:
     assert PASSWORD not in "".join(traceback.format_exception(raised.value))
     assert PASSWORD not in str(store)
     return str(raised.value)
+
+
+class Address:
+    """A port that leads to one of several servers; as with DNS, connections stay where they are.
+
+    Attributes:
+        target: where the next connection leads.
+        change: makes what arrives of what a server has sent.
+        connections: how many there were.
+    """
+
+    def __init__(self, target: Server) -> None:
+        self.target = target
+        self.change: Callable[[bytes], bytes] = bytes
+        self.port = self.connections = 0
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Address]:
+        async with await asyncio.start_server(self._forward, "127.0.0.1") as listener:
+            self.port = listener.sockets[0].getsockname()[1]
+            yield self
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        theirs, ours = await asyncio.open_connection("127.0.0.1", self.target.port)
+        await asyncio.gather(_copy(reader, ours, bytes), _copy(theirs, writer, self.change))
+
+
+async def _copy(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, change: Callable[[bytes], bytes]
+) -> None:
+    with closing(writer), suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(change(data))
 
 
 class ScriptedStore(MemoryCheckpointStore):

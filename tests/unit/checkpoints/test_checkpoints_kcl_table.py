@@ -13,7 +13,6 @@ from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
 from kinesis_publishers.config import BillingMode, DynamoDbCheckpointConfig, Properties
 from kinesis_publishers.errors import (
-    AccessDeniedError,
     CheckpointError,
     ConfigErrors,
     RetriesExhaustedError,
@@ -310,39 +309,6 @@ async def test_a_stream_that_was_not_named_has_no_row(table: KclTable) -> None:
     async with table.store() as store:
         with pytest.raises(CheckpointError, match="name_streams has to be called"):
             await store.save([write_of(shard=ShardKey(f"{ORDERS.arn}2", SHARD.shard_id))])
-
-
-@pytest.mark.parametrize("operation", ["DescribeTable", "Scan", "UpdateItem", "DeleteItem"])
-async def test_a_permission_that_is_missing_is_named(
-    watched: KclTable, proxy: DynamoDbProxy, operation: str
-) -> None:
-    proxy.faults = {operation: ["AccessDeniedException"]}
-
-    async def use() -> None:
-        async with watched.store() as store:
-            await store.remove({SHARD: await take(store)})
-
-    with pytest.raises(AccessDeniedError, match=f"allow dynamodb:{operation} in the IAM policy"):
-        await use()
-
-
-async def test_a_table_with_other_keys_is_refused(table: KclTable) -> None:
-    table.client.create_table(
-        TableName=f"{table.config.table}-other",
-        BillingMode="PAY_PER_REQUEST",
-        KeySchema=[{"AttributeName": "key", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "key", "AttributeType": "S"}],
-    )
-    config = evolve(table.config, table=f"{table.config.table}-other")
-    with pytest.raises(CheckpointError, match="its keys are key, not leaseKey"):
-        await evolve(table, config=config).store().__aenter__()
-
-
-async def test_a_table_that_is_missing_is_described(table: KclTable) -> None:
-    config = evolve(table.config, table=f"{table.config.table}-none", create_table=False)
-    async with evolve(table, config=config).store() as store:
-        with pytest.raises(CheckpointError, match=r"with leaseKey \(partition key, text\)"):
-            await store.load()
 
 
 async def test_a_missing_table_is_created_with_the_index_of_version_3(table: KclTable) -> None:

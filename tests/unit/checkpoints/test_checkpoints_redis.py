@@ -97,25 +97,6 @@ async def test_a_field_that_is_no_checkpoint_is_named(
 
 
 @pytest.mark.parametrize(
-    ("command", "undo", "said"),
-    [
-        ("REPLICAOF 127.0.0.1 9", "REPLICAOF NO ONE", "after a failover that passes; name the"),
-        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "its memory is full"),
-    ],
-    ids=["a replica", "a full memory"],
-)
-async def test_a_server_that_goes_on_taking_no_writes_is_said(
-    redis_server: RedisServer, prefix: str, command: str, undo: str, said: str
-) -> None:
-    redis_server.execute(command)
-    try:
-        refusal = await refusal_of(store_on(redis_server.url, prefix), RetriesExhaustedError)
-    finally:
-        redis_server.execute(undo)
-    assert said in refusal
-
-
-@pytest.mark.parametrize(
     "said",
     [
         "LOADING Redis is loading the dataset in memory",

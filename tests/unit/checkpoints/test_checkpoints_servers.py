@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +25,10 @@ from tests.servers import (
     PostgresStandby,
     RedisServer,
 )
-from tests.unit.checkpoints.checkpoint_support import KEY, WRITE, refusal_of
+from tests.unit.checkpoints.checkpoint_support import KEY, WRITE, Address, refusal_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from kinesis_publishers import Event
     from kinesis_publishers.abc import CheckpointStore
@@ -109,55 +109,48 @@ async def outlive(
         assert (await store.load())[KEY].version == version
 
 
+_REPLICAS = "CONFIG SET min-replicas-to-write"
+_READ_ONLY = "default_transaction_read_only"
+# By code: the server, what begins and ends it, and what is said if it stays.
+STATES = {
+    "READONLY": ("redis_server", "REPLICAOF 127.0.0.1 9", "REPLICAOF NO ONE", "name the primary"),
+    "OOM": ("redis_server", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "raise maxmemory"),
+    "ResponseError": ("redis_server", f"{_REPLICAS} 1", f"{_REPLICAS} 0", "NOREPLICAS"),
+    "25006": (
+        "postgres",
+        f"ALTER SYSTEM SET {_READ_ONLY} = on; SELECT pg_reload_conf()",
+        f"ALTER SYSTEM RESET {_READ_ONLY}; SELECT pg_reload_conf()",
+        "name the primary",
+    ),
+    "1290": ("mariadb", "SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0", "name the primary"),
+}
+
+
 @pytest.mark.parametrize(
-    ("server", "begin", "end", "code"),
-    [
-        ("redis_server", "REPLICAOF 127.0.0.1 9", "REPLICAOF NO ONE", "READONLY"),
-        ("redis_server", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM"),
-        (
-            "redis_server",
-            "CONFIG SET min-replicas-to-write 1",
-            "CONFIG SET min-replicas-to-write 0",
-            "ResponseError",
-        ),
-        ("mariadb", "SET GLOBAL read_only = ON", "SET GLOBAL read_only = OFF", "1290"),
-    ],
+    "code",
+    [pytest.param(code, marks=pytest.mark.xdist_group(one)) for code, (one, *_) in STATES.items()],
 )
-async def test_a_state_of_a_server_that_passes_is_outlived(
-    request: pytest.FixtureRequest, server: str, begin: str, end: str, code: str
+async def test_a_state_of_a_server_is_outlived_if_it_passes_and_said_if_it_stays(
+    request: pytest.FixtureRequest, code: str
 ) -> None:
-    running: Server = request.getfixturevalue(server)
+    fixture, begin, end, said = STATES[code]
+    running: Server = request.getfixturevalue(fixture)
+
+    def execute(statements: str) -> None:
+        for one in statements.split("; "):
+            running.execute(one)
+
+    url = running.url
     if isinstance(running, MariaDbServer):
-        running.execute(f"CREATE USER IF NOT EXISTS writer IDENTIFIED BY '{PASSWORD}'")
-        running.execute(f"GRANT ALL ON {DATABASE}.* TO writer")
-    url = running.url.replace(f"//{USER}:", "//writer:")
-    await outlive(
-        url, f"passing-{code}", code, lambda: running.execute(begin), lambda: running.execute(end)
-    )
-
-
-class Address:
-    """A port that leads to one of several servers; as with DNS, connections stay where they are."""
-
-    def __init__(self, target: Server) -> None:
-        self.target = target
-        self.port = 0
-
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[Address]:
-        async with await asyncio.start_server(self._forward, "127.0.0.1") as listener:
-            self.port = listener.sockets[0].getsockname()[1]
-            yield self
-
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        theirs, ours = await asyncio.open_connection("127.0.0.1", self.target.port)
-        await asyncio.gather(_copy(reader, ours), _copy(theirs, writer))
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with closing(writer), suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
+        execute(f"CREATE USER IF NOT EXISTS writer IDENTIFIED BY '{PASSWORD}'")
+        execute(f"GRANT ALL ON {DATABASE}.* TO writer")
+        url = url.replace(USER, "writer")
+    await outlive(url, f"passing-{code}", code, lambda: execute(begin), lambda: execute(end))
+    execute(begin)
+    try:
+        assert said in await refusal_of(store_on(url, code), RetriesExhaustedError)
+    finally:
+        execute(end)
 
 
 async def test_after_a_failover_of_redis_the_new_primary_is_written_to() -> None:

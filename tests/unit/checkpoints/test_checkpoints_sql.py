@@ -31,7 +31,7 @@ from kinesis_publishers.events import CallRetried
 from kinesis_publishers.model import ShardKey
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from tests.servers import DATABASE, PASSWORD, USER, MariaDbServer, PostgresServer
-from tests.unit.checkpoints.checkpoint_support import KEY, WRITE, refusal_of
+from tests.unit.checkpoints.checkpoint_support import KEY, WRITE, Address, refusal_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,25 +166,6 @@ async def test_a_user_without_rights_is_told_which(server: Server, table: str) -
     assert "CREATE if it is missing" in refusal
 
 
-async def test_a_server_that_goes_on_taking_no_writes_is_said(server: Server, table: str) -> None:
-    async with store_on(server.url, table) as store:
-        await store.save([WRITE])
-    if isinstance(server, PostgresServer):
-        server.execute(f"CREATE USER reader SUPERUSER PASSWORD '{PASSWORD}'")
-        server.execute("ALTER USER reader SET default_transaction_read_only = on")
-    else:
-        server.execute(f"CREATE USER reader IDENTIFIED BY '{PASSWORD}'")
-        server.execute(f"GRANT ALL ON {DATABASE}.* TO reader")
-        server.execute("SET GLOBAL read_only = ON")
-    try:
-        store = store_on(server.url.replace(USER, "reader"), table)
-        refusal = await refusal_of(store, RetriesExhaustedError)
-    finally:
-        if isinstance(server, MariaDbServer):
-            server.execute("SET GLOBAL read_only = OFF")
-    assert "name the primary in kinesis.checkpoint.sql.url" in refusal
-
-
 async def test_a_row_that_is_locked_for_too_long_is_tried_again(
     mariadb: MariaDbServer, table: str
 ) -> None:
@@ -222,32 +203,19 @@ async def test_a_process_that_stands_still_in_a_transaction_does_not_stop_the_ot
 async def test_a_server_that_goes_down_while_it_is_connected_to_is_tried_again(
     postgres: PostgresServer, table: str
 ) -> None:
-    url = sa.make_url(postgres.url)
     fields = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0"
-    farewell = b"E" + (len(fields) + 4).to_bytes(4) + fields
-    connections = 0
+    farewells = [b"E" + (len(fields) + 4).to_bytes(4) + fields]
 
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, last: bytes) -> None:
-        with closing(writer):
-            while data := await reader.read(65536):
-                # The answer to the limit of a transaction.
-                is_set = b"SET\0" in data
-                writer.write(data + last if is_set else data)
-                last = b"" if is_set else last
+    def change(data: bytes) -> bytes:
+        # After the answer to the limit of a transaction.
+        return data + farewells.pop() if b"SET\0" in data and farewells else data
 
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        theirs, ours = await asyncio.open_connection(url.host, url.port)
-        last = farewell if connections == 1 else b""
-        await asyncio.gather(copy(reader, ours, b""), copy(theirs, writer, last))
-
-    async with await asyncio.start_server(forward, "127.0.0.1") as proxy:
-        port = proxy.sockets[0].getsockname()[1]
-        place = url.set(port=port).render_as_string(hide_password=False)
+    async with Address(postgres).serving() as address:
+        address.change = change
+        place = postgres.url.replace(str(postgres.port), str(address.port))
         async with store_on(place, table) as store:
             assert await store.load() == {}
-        assert connections == 2
+        assert address.connections == 2
 
 
 async def test_sslmode_is_called_as_everywhere(postgres: PostgresServer, table: str) -> None:
