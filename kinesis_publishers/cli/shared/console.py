@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from kinesis_publishers.cli.shared.formats import printable
-
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -67,12 +65,17 @@ def add_row(table: Table, *cells: str | Text, style: str = "") -> None:
     """Add a row in which texts stand as they are: nothing of them is markup or obeyed."""
     from rich.text import Text
 
+    from kinesis_publishers.cli.shared.formats import printable
+
     shown = (Text(printable(one)) if isinstance(one, str) else one for one in cells)
     table.add_row(*shown, style=style)
 
 
 def shown_lines(text: str) -> str:
-    """Return a message of several lines, each as :func:`printable` writes it."""
+    """Return a text, perhaps of several lines, without anything that a terminal would obey."""
+    # It comes with what records need.
+    from kinesis_publishers.cli.shared.formats import printable
+
     return "\n".join(map(printable, text.split("\n")))
 
 
@@ -108,7 +111,7 @@ def print_json_lines(objects: Iterable[Any]) -> None:
 
     stream = output_bytes()
     for one in objects:
-        stream.write(printable(orjson.dumps(one).decode()).encode() + b"\n")
+        stream.write(shown_lines(orjson.dumps(one).decode()).encode() + b"\n")
     stream.flush()
 
 

@@ -11,7 +11,6 @@ from enum import Enum
 from typing import Any, Final
 
 import orjson
-import pybase64
 
 from kinesis_publishers.model import Record, StartingPosition
 from kinesis_publishers.model.shards import MAX_HASH_KEY
@@ -167,4 +166,7 @@ def _encode(data: bytes, encoding: DataEncoding) -> tuple[DataEncoding, Any]:
     if encoding is not DataEncoding.BASE64:
         with suppress(UnicodeDecodeError):
             return DataEncoding.TEXT, data.decode("utf-8")
+    # Only records need it.
+    import pybase64
+
     return DataEncoding.BASE64, pybase64.b64encode(data).decode("ascii")
