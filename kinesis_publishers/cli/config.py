@@ -201,7 +201,7 @@ def _permission_table(permissions: Sequence[Permission]) -> Table:
     for one in permissions:
         # The reason of a refusal is an error.
         reason = "" if one.verdict == "denied" else one.reason
-        table.add_row(one.action, Text(one.resource), one.verdict, Text(reason))
+        add_row(table, one.action, one.resource, one.verdict, reason)
     return table
 
 
