@@ -139,8 +139,8 @@ class ServiceClock(Clock):
             self._reported = skew
             _LOGGER.warning(
                 "This machine's clock is %.0f s %s the service's. Positions are sent by the "
-                "service's clock, so that no record is missed; let NTP correct this machine: a "
-                "difference of minutes makes AWS refuse the signatures.",
+                "service's clock, so that no record is missed; let NTP correct this machine: "
+                "with a difference of minutes AWS refuses the first signature of each client.",
                 abs(skew.total_seconds()),
                 "behind" if skew > _NONE else "ahead of",
             )

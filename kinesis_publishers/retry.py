@@ -222,6 +222,8 @@ class RetryBudget:
         )
         if self._is_unanswered and "aws.endpoint" not in str(error):
             advice = f"{advice} {_ADVICE_ON_ADDRESS}"
+        if "aws.cabundle" in str(error):
+            advice = "Waiting longer does not help."
         return RetriesExhaustedError(
             # What the error says to do comes first.
             f"{str(error).rstrip('.')}. {operation or 'The call'} failed {_times(self._attempts)} "

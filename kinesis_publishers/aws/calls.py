@@ -21,8 +21,8 @@ from kinesis_publishers.aws import cbor
 from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 from kinesis_publishers.aws.carriers.carrier import SignedCall
 from kinesis_publishers.aws.clients import method_of
-from kinesis_publishers.aws.errors import mapped_errors
-from kinesis_publishers.aws.signing import CallPattern
+from kinesis_publishers.aws.errors import is_refused_for_time, mapped_errors
+from kinesis_publishers.aws.signing import CallPattern, check_credentials
 from kinesis_publishers.clock import Clock, ServiceClock
 
 JSON = "application/x-amz-json-1.1"
@@ -76,6 +76,8 @@ class ServiceCalls:
         self._carrier = carrier
         self._clock = clock
         self._machine = clock.machine if isinstance(clock, ServiceClock) else clock
+        # Learns from refusals alone: other answers may come from a cache.
+        self._signature_clock = ServiceClock(self._machine)
         self._patterns: dict[tuple[str, str], CallPattern] = {}
         for operation in ("GetRecords", "GetShardIterator", "SubscribeToShard", "PutRecords"):
             client.meta.events.register(f"before-send.kinesis.{operation}", _take)
@@ -96,9 +98,12 @@ class ServiceCalls:
             where: for messages.
         """
         pattern = self._patterns.get((operation, arn)) or await self._learn(operation, arn)
-        credentials = await self._client._request_signer._credentials.get_frozen_credentials()
+        found = self._client._request_signer._credentials
+        credentials = await found.get_frozen_credentials()
+        check_credentials(credentials, found.method)
+        at = self._signature_clock.now()
+        headers = pattern.sign(body, content_type=content_type, credentials=credentials, at=at)
         now = self._machine.now()
-        headers = pattern.sign(body, content_type=content_type, credentials=credentials, at=now)
         return SignedCall(url=pattern.url, headers=headers, body=body, where=where, signed_at=now)
 
     async def _learn(self, operation: str, arn: str) -> CallPattern:
@@ -122,11 +127,13 @@ class ServiceCalls:
             self._clock.observe(headers.get("date"), sent_at=sent_at)
 
     def refusal(self, operation: str, answer: Answer) -> Exception:
-        """Return botocore's error for an answer that is a refusal."""
+        """Return botocore's error for an answer that is a refusal, and learn the time from it."""
         parsed = error_in(answer)
-        error: Exception = self._client.exceptions.from_code(parsed["Error"]["Code"])(
-            parsed, operation
-        )
+        code, message = parsed["Error"]["Code"], parsed["Error"]["Message"]
+        if is_refused_for_time(code, message):
+            date, now = answer.headers.get("date"), self._machine.now()
+            self._signature_clock.observe(date, sent_at=now)
+        error: Exception = self._client.exceptions.from_code(code)(parsed, operation)
         return error
 
 

@@ -12,7 +12,7 @@ import inspect
 import os
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import aiobotocore.credentials as aio
 import botocore.credentials as sync
@@ -24,6 +24,7 @@ from botocore.exceptions import BotoCoreError
 from botocore.session import Session, get_session
 from botocore.utils import FileWebIdentityTokenLoader
 
+from kinesis_publishers.aws.signing import watch_signatures
 from kinesis_publishers.config import AwsConfig, CredentialsConfig, CredentialsProvider
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import (
@@ -192,7 +193,9 @@ def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
         session.set_config_variable("region", config.region)
     credentials = config.credentials
     if credentials.provider is CredentialsProvider.AUTO:
+        session.register_component("credential_provider", _chain(kit, session))
         return session
+    watch_signatures(session)
     if credentials.provider is CredentialsProvider.PROFILE:
         _select_profile(session, credentials)  # its region counts too
     load = _loader(kit, session, credentials)
@@ -221,7 +224,7 @@ def _loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _L
     """Return what loads the credentials of ``config``; ``session`` makes the clients for STS."""
     match config.provider:
         case CredentialsProvider.AUTO:
-            return kit.create_resolver(kit.session()).load_credentials  # type: ignore[no-any-return]
+            return _chain(kit, kit.session()).load_credentials  # type: ignore[no-any-return]
         case CredentialsProvider.BASIC:
             return lambda: kit.static_credentials(
                 config.access_key_id, config.secret_key, config.session_token, method="basic"
@@ -238,6 +241,24 @@ def _loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _L
             return functools.partial(kit.load_custom, config)
 
 
+def _chain(kit: SimpleNamespace, session: Any) -> Any:
+    """Return botocore's chain of providers, which asks nobody at a terminal."""
+    watch_signatures(session)
+    resolver = kit.create_resolver(session)
+    resolver.get_provider("assume-role")._prompter = _refuse_to_ask
+    return resolver
+
+
+def _refuse_to_ask(prompt: str) -> NoReturn:
+    raise CredentialsError(
+        # "Enter MFA code for <ARN>: "
+        f"The profile needs a code of {prompt.split()[-1].rstrip(':')}, and nobody is asked for "
+        "one: use a profile without mfa_serial, or set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY "
+        "and AWS_SESSION_TOKEN to what aws sts get-session-token returns.",
+        code="MfaRequired",
+    )
+
+
 def _select_profile(session: Any, config: CredentialsConfig) -> None:
     session.set_config_variable("profile", config.profile_name or "default")
     if config.profile_path:
@@ -247,7 +268,7 @@ def _select_profile(session: Any, config: CredentialsConfig) -> None:
 def _profile_loader(kit: SimpleNamespace, config: CredentialsConfig) -> _Loader:
     session = kit.session()
     _select_profile(session, config)
-    resolver = kit.create_resolver(session)
+    resolver = _chain(kit, session)
     for method in _BEHIND_PROFILE:
         resolver.remove(method)
     return resolver.load_credentials  # type: ignore[no-any-return]

@@ -90,8 +90,8 @@ class AioDataPlane(DataPlane, RecordWriter):
         check_carrier(self._http, config.endpoint_url or "https://kinesis")
 
     async def __aenter__(self) -> Self:
-        session = build_session(AioSession(), self._config)
         with mapped_errors("CreateClient", "Kinesis"):
+            session = build_session(AioSession(), self._config)
             client = await self._stack.enter_async_context(self._create_client(session))
         try:
             await self._open_carriers(session, client)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from aiobotocore.credentials import AioCredentials
 from botocore.credentials import Credentials
 from botocore.parsers import ResponseParserError
 
+from kinesis_publishers.config.option import mask_urls
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ConnectionFailedError,
@@ -22,23 +24,13 @@ from kinesis_publishers.errors import (
     InternalServiceError,
     InvalidArgumentError,
     IteratorExpiredError,
+    KinesisPublishersError,
     LimitExceededError,
     MalformedResponseError,
     ResourceInUseError,
     ServiceError,
     StreamNotFoundError,
     ThroughputExceededError,
-)
-
-#: What a call can raise because of AWS or the network. aiohttp's and the system's own errors come
-#: through while a body is read: botocore wraps only those of sending.
-BOTOCORE_EXCEPTIONS: tuple[type[Exception], ...] = (
-    botocore_errors.ClientError,
-    botocore_errors.BotoCoreError,
-    aiohttp.ClientError,
-    OSError,
-    ResponseParserError,
-    UnicodeDecodeError,
 )
 
 # What reading an answer raises that is JSON but not AWS's (RuntimeError: botocore's timestamps).
@@ -50,6 +42,22 @@ _NO_CREDENTIALS = (
 )
 _KEY_ADVICE = "check the access key: AWS does not know it"
 _SIGNATURE_ADVICE = "check the secret key, and this machine's clock"
+_CLOCK_ADVICE = "check this machine's clock"
+# What AWS refuses for its time alone; others of these texts have codes that mean other things too.
+_CODES_OF_SKEW = ("RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture")
+_TEXTS_OF_SKEW = ("Signature expired", "Signature not yet current")
+# STS could not reach the provider of the identity, which says so with the code of a wrong token.
+_KEY_NOT_RETRIEVED = "retrieve verification key"
+# What is in no table. With those it is what botocore's standard mode repeats, and more of the kind.
+_RATE = re.compile("Throttl|TooManyRequests|SlowDown|(Bandwidth|Request)LimitExceeded")
+_NOT_NOW = re.compile(
+    "InternalFailure|InternalServerError|ServiceUnavailable|RequestTimeout(Exception)?$"
+    "|PriorRequestNotComplete|TransactionInProgress"
+)
+_CERTIFICATE_ADVICE = (
+    "set aws.cabundle (or AWS_CA_BUNDLE) to the CA certificates of the endpoint, or of the proxy "
+    "that opens its connections"
+)
 # Worth a retry where a provider renews the credentials.
 _PASSING_CREDENTIAL_CODES = ("ExpiredTokenException", "ExpiredToken", "CredentialRetrievalError")
 
@@ -59,9 +67,6 @@ _BY_CODE: dict[str, tuple[type[ServiceError], str]] = {
         ThroughputExceededError,
         "all polling consumers share the shard's read quota",
     ),
-    "ThrottlingException": (ThroughputExceededError, "the call rate of the account is used up"),
-    "Throttling": (ThroughputExceededError, "the call rate of the account is used up"),
-    "RequestLimitExceeded": (ThroughputExceededError, "the call rate of the account is used up"),
     "KMSThrottlingException": (ThroughputExceededError, "KMS refuses calls for now"),
     "LimitExceededException": (LimitExceededError, "a limit of the account was reached"),
     "ResourceNotFoundException": (
@@ -86,14 +91,12 @@ _BY_CODE: dict[str, tuple[type[ServiceError], str]] = {
     "InvalidSignatureException": (CredentialsError, _SIGNATURE_ADVICE),
     "SignatureDoesNotMatch": (CredentialsError, _SIGNATURE_ADVICE),
     "IncompleteSignature": (CredentialsError, _SIGNATURE_ADVICE),
+    **dict.fromkeys(_CODES_OF_SKEW, (CredentialsError, _CLOCK_ADVICE)),
+    "InvalidIdentityToken": (CredentialsError, "check the token file of the web identity"),
+    "IDPCommunicationError": (CredentialsError, "STS cannot reach the identity's provider"),
     "MissingAuthenticationTokenException": (CredentialsError, _NO_CREDENTIALS),
     "ExpiredTokenException": (CredentialsError, "get a new session token: this one has expired"),
     "ExpiredToken": (CredentialsError, "get a new session token: this one has expired"),
-    "InternalFailureException": (InternalServiceError, ""),
-    "InternalFailure": (InternalServiceError, ""),
-    "InternalServerError": (InternalServiceError, ""),
-    "ServiceUnavailable": (InternalServiceError, ""),
-    "ServiceUnavailableException": (InternalServiceError, ""),
 }
 
 # What a code means where another service than Kinesis answers it.
@@ -140,12 +143,25 @@ _CREDENTIAL_EXCEPTIONS = (
     botocore_errors.TokenRetrievalError,
     botocore_errors.ProfileNotFound,
     botocore_errors.SSOError,
+    botocore_errors.ConfigParseError,
+    botocore_errors.InvalidConfigError,
 )
-
-_CALL_EXCEPTIONS = (
-    botocore_errors.ParamValidationError,
-    botocore_errors.ValidationError,
-    botocore_errors.NoRegionError,
+_CREDENTIAL_MODULES = ("botocore.credentials", "botocore.tokens", "botocore.configloader")
+# Where a user's own class is called, whose errors are for its author.
+_OWN_CALLS = ("_call_class", "_freeze")
+# What asks for credentials while another call is made, and whom.
+_CREDENTIAL_OPERATIONS = {
+    "AssumeRole": "sts",
+    "AssumeRoleWithWebIdentity": "sts",
+    "GetRoleCredentials": "sso",
+}
+# With the system's own errors. Those of aiohttp come through while a body is read.
+_NETWORK_EXCEPTIONS = (
+    botocore_errors.ConnectionError,
+    botocore_errors.HTTPClientError,
+    botocore_errors.IncompleteReadError,
+    botocore_errors.MetadataRetrievalError,
+    aiohttp.ClientError,
 )
 
 
@@ -164,32 +180,50 @@ def map_error(
     """Return the error of our tree for ``error``; raise it ``from`` the original.
 
     Args:
-        error: one of :data:`BOTOCORE_EXCEPTIONS`, or what another HTTP client raises.
+        error: what botocore or a client of HTTP raises for a call.
         operation: the API operation, as ``GetRecords``.
         where: what was asked, for the message: a stream, a shard or a table.
         service: who was asked, as IAM names it.
     """
     if isinstance(error, botocore_errors.ClientError):
         return _map_client_error(error, operation, where, service)
-    code = type(error).__name__
-    # Everything else that botocore raises is about the network: connect, read, TLS, DNS.
+    code, said = type(error).__name__, _words_of(error)
     kind: type[ServiceError] = ConnectionFailedError
-    problem = f"no complete answer from the service ({code}: {error})"
+    problem = f"no complete answer from the service ({code}: {said})"
     if isinstance(error, botocore_errors.NoCredentialsError):
         kind, problem = CredentialsError, f"no credentials: {_NO_CREDENTIALS}"
     elif isinstance(error, _CREDENTIAL_EXCEPTIONS):
-        kind, problem = CredentialsError, f"check aws.credentials.provider ({code}: {error})"
+        kind, problem = CredentialsError, f"check aws.credentials.provider ({code}: {said})"
     elif isinstance(error, botocore_errors.EndpointConnectionError):
         problem = (
             "no connection: check the address (aws.region, aws.endpoint or that of the checkpoint "
-            f"store), DNS and the proxy ({error})"
+            f"store), DNS and the proxy ({said})"
         )
-    elif isinstance(error, _CALL_EXCEPTIONS):
-        kind, problem = InvalidArgumentError, str(error)
+    elif "certificate" in said.lower():
+        problem = f"the certificate is not trusted: {_CERTIFICATE_ADVICE} ({code}: {said})"
     elif isinstance(error, (ResponseParserError, UnicodeDecodeError)):
         kind, code = MalformedResponseError, "MalformedResponse"
-        problem = f"the answer is not one of AWS: {_ENDPOINT_ADVICE} ({error})"
+        problem = f"the answer is not one of AWS: {_ENDPOINT_ADVICE} ({said})"
+    elif isinstance(error, botocore_errors.BotoCoreError) and not _is_of_network(error):
+        kind, problem = InvalidArgumentError, str(error)
     return kind(f"{operation} of {where}: {problem}", operation=operation, code=code)
+
+
+def _is_of_network(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.filename is None
+    return isinstance(error, _NETWORK_EXCEPTIONS)
+
+
+def _words_of(error: BaseException) -> str:
+    """Return what an error says, without secrets.
+
+    Of what it does not know a client of HTTP quotes all: a header that it cannot send, with the
+    session token, or an answer that it cannot parse, with the credentials of a role.
+    """
+    if type(error) is botocore_errors.HTTPClientError:
+        return type(error.kwargs.get("error")).__name__
+    return mask_urls(str(error).partition("\n")[0])
 
 
 def _map_client_error(
@@ -199,14 +233,22 @@ def _map_client_error(
     metadata = error.response.get("ResponseMetadata", {})
     status, code = int(metadata.get("HTTPStatusCode") or 0), str(details.get("Code", ""))
     # Of what is not from AWS, a page of a proxy for instance, botocore makes the status the code.
-    foreign = MalformedResponseError if code.isdecimal() else ServiceError
+    fallback = MalformedResponseError if code.isdecimal() else ServiceError
+    if status == 429:
+        fallback = ThroughputExceededError
+    elif status >= 500 or status == 408:
+        fallback = InternalServiceError
+    if error.operation_name in _CREDENTIAL_OPERATIONS:
+        role = _found_in_frames(error, "_role_arn") or "the credentials"
+        where, operation = f"{role}, for {operation} of {where}", error.operation_name
+        service = _CREDENTIAL_OPERATIONS[operation]
     return service_error(
         code,
         details.get("Message", ""),
         operation=operation,
         where=where,
         request_id=metadata.get("RequestId"),
-        fallback=InternalServiceError if status >= 500 else foreign,
+        fallback=fallback,
         service=service,
     )
 
@@ -228,15 +270,32 @@ def service_error(
         operation, where, service: as for :func:`map_error`.
         fallback: the class for a code that is not in the table.
     """
-    unknown = _ENDPOINT_ADVICE if fallback is MalformedResponseError else ""
-    general = _BY_SERVICE.get((service, code)) or _BY_CODE.get(code, (fallback, unknown))
+    unknown = fallback, _ENDPOINT_ADVICE if fallback is MalformedResponseError else ""
+    if _RATE.search(code):
+        unknown = ThroughputExceededError, "the call rate of the account is used up"
+    elif _NOT_NOW.match(code):
+        unknown = InternalServiceError, ""
+    general = _BY_SERVICE.get((service, code)) or _BY_CODE.get(code, unknown)
     kind, advice = _BY_OPERATION.get((operation, code), general)
+    is_skewed = is_refused_for_time(code, message)
     if kind is AccessDeniedError:
-        advice = f"allow {service}:{operation} in the IAM policy"
+        trust = " and in the trust policy of the role" if service == "sts" else ""
+        advice = f"allow {service}:{operation} in the IAM policy{trust}"
+    elif is_skewed:
+        advice = _CLOCK_ADVICE
     said = ": ".join(filter(None, (code, message))) or "the call was refused"
     problem = f"{advice} ({said})" if advice else said
     text = f"{operation} of {where}: {problem}"
-    return kind(text, operation=operation, code=code, request_id=request_id)
+    error = kind(text, operation=operation, code=code, request_id=request_id)
+    # What signs has learned the time from it.
+    if is_skewed or code == "IDPCommunicationError" or _KEY_NOT_RETRIEVED in message:
+        error.retryable = True
+    return error
+
+
+def is_refused_for_time(code: str, message: str) -> bool:
+    """Return whether AWS refuses a signature because the clock that dated it is wrong."""
+    return code in _CODES_OF_SKEW or message.startswith(_TEXTS_OF_SKEW)
 
 
 @contextmanager
@@ -257,8 +316,10 @@ def mapped_errors(
     """
     try:
         yield
+    except KinesisPublishersError:
+        raise
     except Exception as error:  # Raised again, unless it is about the call.
-        known = error if isinstance(error, BOTOCORE_EXCEPTIONS) else _from_inside(error)
+        known = _about_call(error)
         if known is None:
             raise
         ours = map_error(known, operation=operation, where=where, service=service)
@@ -267,25 +328,44 @@ def mapped_errors(
         if ours.code in _PASSING_CREDENTIAL_CODES:
             credentials = client and client._request_signer._credentials
             # All others are renewed by their provider.
-            ours.retryable = type(credentials) not in (Credentials, AioCredentials)
-        raise ours from error
+            static = type(None), Credentials, AioCredentials
+            ours.retryable = type(credentials) not in static
+        # Tracebacks show a cause.
+        raise ours from (error if _words_of(error) == str(error) else None)
 
 
-def _from_inside(error: Exception) -> Exception | None:
-    """Return what botocore should have raised for its own error; ``None`` for other errors.
+def _about_call(error: Exception) -> Exception | None:
+    """Return an error of a call, as botocore should have raised it; ``None`` for other errors.
 
     The traceback decides: a user's provider of credentials may raise the same types.
     """
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    plain = (botocore_errors.ClientError, *_CREDENTIAL_EXCEPTIONS)
+    if isinstance(error, plain) or _is_of_network(error):
+        return error
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     modules = [str(frame.f_globals.get("__name__")).removeprefix("aio") for frame in frames]
     # What the parsers make of null breaks their caller.
     is_parsing = "botocore.parsers" in modules or modules[-1] == "botocore.endpoint"
     if is_parsing and isinstance(error, _UNREADABLE):
         return ResponseParserError(repr(error))
-    if "botocore.credentials" in modules and type(error) is RuntimeError:
-        # Refreshed credentials that have expired already.
-        return botocore_errors.CredentialRetrievalError(provider="refresh", error_msg=str(error))
-    return None
+    is_own = any(frame.f_code.co_name in _OWN_CALLS for frame in frames)
+    if not (is_own or is_parsing) and not set(_CREDENTIAL_MODULES).isdisjoint(modules):
+        if type(error) is RuntimeError:
+            # Refreshed credentials that have expired already.
+            return botocore_errors.CredentialRetrievalError(provider="refresh", error_msg=error)
+        source = _found_in_frames(error, "METHOD", "method") or "the configuration of AWS"
+        problem = f"{source}: {type(error).__name__}: {_words_of(error)}"
+        return botocore_errors.InvalidConfigError(error_msg=problem)
+    others = (botocore_errors.BotoCoreError, ResponseParserError, UnicodeDecodeError)
+    return error if isinstance(error, others) else None
+
+
+def _found_in_frames(error: BaseException, *names: str) -> str | None:
+    """Return a text that an object of botocore has, of those that were at work when it failed."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    objects = [frame.f_locals.get("self") for frame in reversed(frames)]
+    found = (getattr(one, name, None) for one in objects for name in names)
+    return next((text for text in found if text and isinstance(text, str)), None)
 
 
 @contextmanager

@@ -3,21 +3,31 @@
 botocore resolves the endpoint and the signer and merges its headers anew for every call, at three
 times the cost of sending it. All calls of an operation on a stream differ in the body, the time and
 the id of the call alone; a hypothesis test compares the signatures.
+
+The calls of botocore's own clients, those to STS among them, are only watched: their credentials
+are checked, and after a refusal for the time they are signed by the service's clock.
 """
 
 from __future__ import annotations
 
 import hmac
+import inspect
+import re
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from attrs import field, frozen
+from botocore.auth import AUTH_TYPE_MAPS, SigV4Auth
 from botocore.utils import normalize_url_path
+
+from kinesis_publishers.aws.errors import is_refused_for_time
+from kinesis_publishers.clock import ServiceClock, SystemClock
+from kinesis_publishers.errors import CredentialsError
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSPreparedRequest
@@ -28,6 +38,15 @@ _TOKEN = "X-Amz-Security-Token"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # What differs between calls: written anew.
 _CHANGING = ("authorization", "content-length", "x-amz-date", _TOKEN.lower())
+_TIME = "%Y%m%dT%H%M%SZ"
+_CORRECTED = "kinesis-publishers-v4"
+_LEGAL = re.compile(r"[!-~]*")
+# As they are called in AWS_ACCESS_KEY_ID and so on.
+_PARTS = {
+    "access_key": "access key id",
+    "secret_key": "secret access key",
+    "token": "session token",
+}
 
 
 @frozen(kw_only=True)
@@ -76,7 +95,7 @@ class CallPattern:
         at: datetime,
     ) -> dict[str, str]:
         """Return the headers of a call with ``body``, which is made at an instant of UTC."""
-        time = at.strftime("%Y%m%dT%H%M%SZ")
+        time = at.strftime(_TIME)
         headers = {
             **self.headers,
             "Content-Type": content_type,
@@ -117,3 +136,68 @@ def _signing_key(secret_key: str, scope: str) -> bytes:
     for part in scope.split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
     return key
+
+
+def check_credentials(frozen: ReadOnlyCredentials, source: str, profile: str | None = None) -> None:
+    """Refuse credentials that no header can carry, before a client of HTTP quotes them.
+
+    Args:
+        source: where they come from, as botocore names it.
+
+    Raises:
+        CredentialsError: says which value it is and where it comes from, and does not show it.
+    """
+    for member, name in _PARTS.items():
+        value = getattr(frozen, member, None) or ""
+        if isinstance(value, str) and _LEGAL.fullmatch(value):
+            continue
+        variable = f"AWS_{name.upper().replace(' ', '_')} in the environment"
+        where = variable if source == "env" else source
+        of_profile = f" (profile {profile})" if profile and "file" in source else ""
+        raise CredentialsError(
+            f"The {name} has white space or other characters that it cannot have. It comes from "
+            f"{where}{of_profile}: set it again. echo, for instance, adds a line break.",
+            code="IllegalCredentials",
+        )
+
+
+def watch_signatures(session: Any) -> None:
+    """Check and date what the clients of a session of botocore or aiobotocore sign from now on."""
+    clock = ServiceClock(SystemClock())
+
+    def check(request_signer: Any, **_: Any) -> Any:
+        found, profile = request_signer._credentials, session.profile or "default"
+        frozen = found and found.get_frozen_credentials()
+        if inspect.isawaitable(frozen):
+            return check_later(frozen, found.method, profile)
+        if frozen:
+            check_credentials(frozen, found.method, profile)
+        return None
+
+    async def check_later(frozen: Any, source: str, profile: str) -> None:
+        check_credentials(await frozen, source, profile)
+
+    def choose(signature_version: str, context: dict[str, Any], **_: Any) -> str | None:
+        context[_CORRECTED] = clock
+        return _CORRECTED if clock.skew and signature_version == "v4" else None
+
+    def learn(parsed: dict[str, Any], **_: Any) -> None:
+        refusal = parsed.get("Error", {})
+        if is_refused_for_time(str(refusal.get("Code")), str(refusal.get("Message"))):
+            date = parsed["ResponseMetadata"]["HTTPHeaders"].get("date")
+            clock.observe(date, sent_at=clock.machine.now())
+
+    session.register("before-sign", check)
+    session.register("choose-signer", choose)
+    session.register("after-call", learn)
+
+
+class _CorrectedAuth(SigV4Auth):
+    """Signs for botocore by the clock of the service."""
+
+    def _modify_request_before_signing(self, request: Any) -> None:
+        request.context["timestamp"] = request.context[_CORRECTED].now().strftime(_TIME)
+        super()._modify_request_before_signing(request)  # type: ignore[misc]
+
+
+AUTH_TYPE_MAPS[_CORRECTED] = _CorrectedAuth

@@ -33,8 +33,8 @@ MASK: Final = "***"
 """What stands for a secret in every message and ``repr``."""
 
 _LONGEST_SHOWN: Final = 200
-# A URL may carry a password in front of its host.
-_URL_CREDENTIALS: Final = r"(?<=://)[^/?#\s]*@"
+# A URL may carry a password in front of its host, even one with characters that it must escape.
+_URL_CREDENTIALS: Final = r"(?<=://)[^\s'\"]*@"
 
 
 class Namespace(Enum):
@@ -49,8 +49,13 @@ def show_value(value: object, *, secret: bool) -> str:
     """Return ``value`` for a message: masked if it is secret, and never long."""
     if secret:
         return MASK
-    text = re.sub(_URL_CREDENTIALS, f"{MASK}@", repr(value))
+    text = mask_urls(repr(value))
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def mask_urls(text: str) -> str:
+    """Return ``text`` without the user names and passwords of its URLs."""
+    return re.sub(_URL_CREDENTIALS, f"{MASK}@", text)
 
 
 class Declared(Generic[V]):

@@ -12,8 +12,10 @@ import botocore.exceptions as botocore_errors
 import pytest
 from aiobotocore.credentials import AioCredentials
 from botocore.credentials import Credentials, RefreshableCredentials
+from botocore.retries.standard import ThrottledRetryableChecker, TransientRetryableChecker
 
-from kinesis_publishers.aws.errors import BOTOCORE_EXCEPTIONS, map_error, mapped_errors
+from kinesis_publishers.aws.errors import map_error, mapped_errors
+from kinesis_publishers.aws.writing import answer_in
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ConnectionFailedError,
@@ -25,10 +27,13 @@ from kinesis_publishers.errors import (
     LimitExceededError,
     MalformedResponseError,
     ResourceInUseError,
+    RetriesExhaustedError,
     ServiceError,
     StreamNotFoundError,
     ThroughputExceededError,
 )
+from kinesis_publishers.retry import RetryBudget, RetryPolicy
+from kinesis_publishers.testing.manual_clock import ManualClock
 
 EXPECTED: dict[str, tuple[type[ServiceError], bool]] = {
     "ProvisionedThroughputExceededException": (ThroughputExceededError, True),
@@ -129,6 +134,56 @@ def test_a_producer_is_told_what_a_producer_needs(code: str, advice: str):
     assert f"orders: {advice}" in str(error)
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        *vars(ThrottledRetryableChecker)["_THROTTLED_ERROR_CODES"],
+        *vars(TransientRetryableChecker)["_TRANSIENT_ERROR_CODES"],
+    ],
+)
+def test_what_botocore_repeats_is_repeated_of_a_call_and_of_a_record_that_is_put(code: str):
+    entries = [{"ErrorCode": code}, {"ShardId": "shardId-0", "SequenceNumber": "1"}]
+    put = answer_in({"FailedRecordCount": 1, "Records": entries}, 2, "orders")
+    assert mapped(client_error(code)).retryable
+    assert put.errors[0].retryable
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(429, ThroughputExceededError), (408, InternalServiceError)]
+)
+def test_a_status_that_asks_to_wait_is_repeated_whatever_the_code(status: int, kind: type):
+    assert type(mapped(client_error("SomethingNew", status=status))) is kind
+    assert type(mapped(client_error(str(status), status=status))) is kind
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("RequestExpired", "Request has expired."),
+        ("RequestTimeTooSkewed", ""),
+        ("InvalidSignatureException", "Signature expired: 1 is now earlier than 2"),
+        ("SignatureDoesNotMatch", "Signature not yet current: 2 is still later than 1"),
+    ],
+)
+def test_a_signature_of_the_wrong_time_is_made_again(code: str, message: str):
+    error = mapped(client_error(code, message=message))
+    assert isinstance(error, CredentialsError)
+    assert error.retryable
+    assert "orders/shardId-0: check this machine's clock (" in str(error)
+
+
+def test_an_untrusted_certificate_is_a_matter_of_the_ca_bundle():
+    text = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"
+    failed = botocore_errors.SSLError(endpoint_url="https://me:secret@host", error=text)
+    error = mapped(failed)
+    assert isinstance(error, ConnectionFailedError)
+    assert "set aws.cabundle" in str(error)
+    assert "secret" not in str(error)
+    policy = RetryPolicy(max_retries=0, base_seconds=0, max_seconds=0, exponent=1)
+    with pytest.raises(RetriesExhaustedError, match="Waiting longer does not help"):
+        RetryBudget(policy, ManualClock(), is_start=True).delay_after(error)
+
+
 @pytest.mark.parametrize("status", [400, 404, 413])
 def test_an_unknown_refusal_is_not_repeated(status: int):
     error = mapped(client_error("SomethingNewException", status=status))
@@ -183,7 +238,6 @@ def test_the_message_of_the_service_is_not_changed():
     ids=lambda error: type(error).__name__,
 )
 def test_a_broken_connection_is_repeated(error: Exception):
-    assert isinstance(error, BOTOCORE_EXCEPTIONS)
     ours = mapped(error)
     assert isinstance(ours, ConnectionFailedError)
     assert ours.retryable
