@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager
+from contextlib import asynccontextmanager
+from ipaddress import ip_address, ip_network
 from threading import Lock
 from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import botocore.session
 import orjson
@@ -16,16 +20,20 @@ from aiobotocore.session import AioSession
 from attrs import frozen
 from botocore import xform_name
 from botocore.config import Config
+from botocore.utils import get_environ_proxies
 
 from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.aws.errors import mapped_errors
 from kinesis_publishers.clock import Clock, ServiceClock
 from kinesis_publishers.config import AwsConfig
-from kinesis_publishers.errors import ClosedError
+from kinesis_publishers.config.sections.aws import AWS_DOMAINS
+from kinesis_publishers.errors import ClosedError, ConfigError
 
 _T = TypeVar("_T")
 _THREADS = 4
 _SENT_AT = "kinesis_publishers.sent_at"
+_REGION = r"[a-z]+(-[a-z]+)+-[0-9]+"
+_PROXY = r"(?i)((https?:)?//)?([^\s/?#]*@)?(\[[0-9a-f:]+\]|[^\s/?#@:]+)(:[0-9]{1,5})?/?"
 
 
 @frozen(kw_only=True)
@@ -69,23 +77,54 @@ def open_client(aws: AwsConfig, address: ServiceAddress) -> Any:
     import boto3
 
     session = build_session(botocore.session.get_session(), aws)
-    return boto3.Session(botocore_session=session, region_name=aws.region).client(
+    client: Any = boto3.Session(botocore_session=session, region_name=aws.region).client(
         **address.arguments(aws, Config)
     )
+    _check_way_to(client)
+    return client
 
 
-def open_aio_client(
+@asynccontextmanager
+async def open_aio_client(
     aws: AwsConfig, address: ServiceAddress, session: AioSession | None = None, **more: Any
-) -> AbstractAsyncContextManager[Any]:
+) -> AsyncIterator[Any]:
     """Return a context that opens a client of aiobotocore and closes it.
 
     A given ``session`` has the credentials of ``aws`` already; ``more`` are settings of botocore.
     """
     session = session or build_session(AioSession(), aws)
-    context: AbstractAsyncContextManager[Any] = session.create_client(
-        **address.arguments(aws, AioConfig, **more)
-    )
-    return context
+    async with session.create_client(**address.arguments(aws, AioConfig, **more)) as client:
+        _check_way_to(client)
+        yield client
+
+
+def _check_way_to(client: Any) -> None:
+    """Refuse what no call of a client can reach, before the network is blamed for it."""
+    region, url = str(client.meta.region_name), urlsplit(client.meta.endpoint_url)
+    host, variable = url.hostname or "", f"{url.scheme.upper()}_PROXY"
+    if host.endswith(AWS_DOMAINS) and not re.fullmatch(_REGION, region):
+        raise ConfigError(f"aws.region: AWS has no region {region!r}; they look like us-east-1.")
+    proxy = get_environ_proxies(url.geturl()).get(url.scheme)
+    if not proxy:
+        return
+    if not re.fullmatch(_PROXY, proxy):
+        raise ConfigError(
+            f"{variable} is no URL such as http://user:password@host:port. A SOCKS proxy cannot be "
+            "used; in a password, write %23 for #, %2F for / and %3F for ?."
+        )
+    for entry in map(str.strip, getproxies().get("no", "").split(",")):
+        if "/" in entry and _is_in_network(host, entry):
+            raise ConfigError(
+                f"NO_PROXY has {entry}, and botocore knows no networks there: add {host} itself, "
+                f"or unset {variable}."
+            )
+
+
+def _is_in_network(host: str, network: str) -> bool:
+    try:
+        return ip_address(host) in ip_network(network, strict=False)
+    except ValueError:
+        return False
 
 
 def method_of(client: Any, operation: str) -> Any:
@@ -105,6 +144,7 @@ class Boto3Client:
     """
 
     def __init__(self, config: AwsConfig, name: str, clock: Clock | None = None) -> None:
+        super().__init__()
         self._clock = clock
         self._config = config
         self._name = name

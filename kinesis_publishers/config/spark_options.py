@@ -16,7 +16,12 @@ from kinesis_publishers.config.assignments import Assignments
 from kinesis_publishers.config.catalogue import find_bare_option, find_option
 from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.parsers import Scalar
-from kinesis_publishers.config.sections.aws import AwsConfig, CredentialsConfig, CredentialsProvider
+from kinesis_publishers.config.sections.aws import (
+    ANY_AWS_DOMAIN,
+    AwsConfig,
+    CredentialsConfig,
+    CredentialsProvider,
+)
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.leases import LEASES, AssignmentConfig, LeaseConfig
 from kinesis_publishers.config.sections.positions import (
@@ -257,7 +262,7 @@ def _add_implied(assignments: Assignments) -> None:
 
 # The region in the URL of an endpoint of AWS's own, from which other connectors take it.
 _REGION_IN_ENDPOINT: Final = (
-    r"(?i)https://kinesis(?:-fips)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?"
+    rf"(?i)https://kinesis(?:-fips)?\.(?P<region>[a-z0-9-]+){ANY_AWS_DOMAIN}/?"
 )
 _EPOCH_MILLIS: Final = r"[0-9]{13}"
 _CONSUMER_STREAM: Final = r":stream/(?P<stream>[a-zA-Z0-9_.-]+)/consumer/"

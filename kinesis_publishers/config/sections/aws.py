@@ -6,11 +6,15 @@ The keys are those of Flink's AWS connectors. What makes a session of botocore u
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
+import orjson
 from attrs import evolve, field
 
 from kinesis_publishers.config.option import Derived, Lookup, Option, Section
@@ -19,8 +23,21 @@ from kinesis_publishers.config.sections.source import StreamSelector
 from kinesis_publishers.errors import ConfigError, MissingOptionError
 
 CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
-#: Of AWS's public endpoints, those of a VPC and those of its other partitions.
-AWS_DOMAINS: Final = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
+
+
+def _domains() -> tuple[str, ...]:
+    # A file of botocore, without the cost of importing it.
+    (folder,) = getattr(find_spec("botocore"), "submodule_search_locations", None) or ("",)
+    data = orjson.loads(Path(folder, "data", "partitions.json").read_bytes())
+    outputs = [one["outputs"] for one in data["partitions"]]
+    kinds = ("dnsSuffix", "dualStackDnsSuffix")
+    return tuple(sorted({f".{one[kind]}" for one in outputs for kind in kinds}))
+
+
+#: Of AWS's public endpoints and those of a VPC, in all partitions.
+AWS_DOMAINS: Final = _domains()
+#: One of them, as a regular expression.
+ANY_AWS_DOMAIN: Final = f"(?:{'|'.join(map(re.escape, AWS_DOMAINS))})"
 
 
 class CredentialsProvider(Enum):
@@ -100,7 +117,7 @@ class CredentialsConfig(Section, section="AWS"):
         "role.stsEndpoint",
         "The URL of the STS endpoint.",
         URL,
-        guarded=r"(?i)^(?!https://[a-z0-9.-]+\.amazonaws\.com(\.cn)?/?$)",
+        guarded=rf"(?i)^(?!https://[a-z0-9.-]+{ANY_AWS_DOMAIN}/?$)",
     )
     role_provider: ClassVar[Option[CredentialsProvider | None]] = Option(
         key=f"{CREDENTIALS_PREFIX}.role.provider",

@@ -6,14 +6,17 @@ import asyncio
 import base64
 import contextlib
 import socket
+import traceback
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from attrs import evolve
 
 from kinesis_publishers import StartingPosition
+from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 from kinesis_publishers.aws.data_plane import AioDataPlane
-from kinesis_publishers.errors import ConnectionFailedError
+from kinesis_publishers.errors import ConfigError, ConnectionFailedError
 from tests.integration.framework.transport_harness import (
     CARRIERS,
     CONSUMER_ARN,
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import trustme
+
+    from kinesis_publishers.config import AwsConfig
 
 DEADLINE_SECONDS = 30
 WITH_TLS = pytest.mark.parametrize("carrier", [name for name, one in CARRIERS.items() if one[2]])
@@ -221,3 +226,45 @@ def has_ipv6() -> bool:
     except OSError:
         return False
     return True
+
+
+_UNUSABLE = {
+    "a number sign": ({"HTTP_PROXY": "http://bob:1#SECRET@proxy:9"}, "HTTP_PROXY is no URL"),
+    "a slash": ({"HTTP_PROXY": "bob:a/SECRET@proxy:9"}, "HTTP_PROXY is no URL"),
+    "no port": ({"HTTP_PROXY": "http://proxy:SECRET"}, "HTTP_PROXY is no URL"),
+    "SOCKS": ({"HTTP_PROXY": "socks5h://bob:SECRET@proxy:9"}, "A SOCKS proxy cannot be used"),
+    "a network": (
+        {"HTTP_PROXY": "http://bob:SECRET@proxy:9", "NO_PROXY": "example.com, 127.0.0.0/8"},
+        "NO_PROXY has 127.0.0.0/8, .*: add 127.0.0.1 itself",
+    ),
+}
+
+
+@pytest.mark.parametrize("plane", [AioDataPlane, Boto3ControlPlane])
+@pytest.mark.parametrize("unusable", _UNUSABLE)
+async def test_a_proxy_that_cannot_be_used_is_refused_before_any_call(
+    monkeypatch: pytest.MonkeyPatch, plane: type, unusable: str
+) -> None:
+    variables, problem = _UNUSABLE[unusable]
+    for name in ("no_proxy", "NO_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=problem) as raised:
+        await load(plane, aws_config("http://127.0.0.1:9", None))
+    assert "SECRET" not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize("plane", [AioDataPlane, Boto3ControlPlane])
+async def test_a_region_that_cannot_exist_is_refused_before_any_call(plane: type) -> None:
+    config = evolve(aws_config("http://127.0.0.1:9", None), region="us-east1")
+    await load(plane, config)  # of an emulator it may be one
+    with pytest.raises(ConfigError, match="AWS has no region 'us-east1'"):
+        await load(plane, evolve(config, endpoint_url=None))
+
+
+async def load(plane: type, config: AwsConfig) -> None:
+    """Open a plane and the client that it needs, without a call."""
+    async with plane(config) as opened:
+        if isinstance(opened, Boto3ControlPlane):
+            await opened.load()

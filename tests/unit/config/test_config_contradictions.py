@@ -76,6 +76,7 @@ def test_another_server_s_regions_are_its_own_affair() -> None:
         {"aws.endpoint": "https://KINESIS.cn-north-1.amazonaws.com.cn./"},
         {"aws.endpoint": "https://vpce-1.kinesis.eu-west-1.vpce.amazonaws.com"},
         {"aws.endpoint": "https://kinesis.us-east-1.api.aws"},
+        {"aws.endpoint": "https://kinesis.us-iso-east-1.c2s.ic.gov"},
     ],
 )
 def test_the_limits_of_aws_cannot_be_switched_off(endpoint: dict[str, str]) -> None:

@@ -236,6 +236,7 @@ def test_the_own_key_of_a_role_selects_no_provider() -> None:
     [
         ("https://kinesis.us-east-1.amazonaws.com", "us-east-1"),
         ("https://kinesis.cn-north-1.amazonaws.com.cn/", "cn-north-1"),
+        ("https://kinesis.us-isob-east-1.api.aws.scloud", "us-isob-east-1"),
         ("https://kinesis-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
         ("http://localhost:4567", None),
         ("https://vpce-0a1b.kinesis.us-east-1.vpce.amazonaws.com", None),

@@ -247,6 +247,7 @@ def test_a_pattern_for_a_directory_does_not_permit_what_is_around_it() -> None:
             "kinesis_publishers.errors.ConnectionFailedError",
         ),
         ("stsEndpoint", "https://sts.eu-west-1.amazonaws.com"),
+        ("stsEndpoint", "https://sts.eusc-de-east-1.amazonaws.eu"),
         ("stsEndpoint", "https://vpce-1.sts.eu-west-1.vpce.amazonaws.com/"),
     ],
 )
