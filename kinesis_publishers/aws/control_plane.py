@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Callable
 from datetime import datetime
@@ -12,7 +13,7 @@ from kinesis_publishers.aws.clients import Boto3Client, method_of
 from kinesis_publishers.aws.errors import complete_answer, text_in
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import AwsConfig
-from kinesis_publishers.errors import InvalidArgumentError
+from kinesis_publishers.errors import InvalidArgumentError, ServiceError
 from kinesis_publishers.model import (
     HashRange,
     Shard,
@@ -24,10 +25,17 @@ from kinesis_publishers.model import (
 from kinesis_publishers.model.shards import MAX_RECORD_BYTES
 
 _T = TypeVar("_T")
+# Above it the first pages are too old beside the others: a shard may have been split meanwhile.
+_LISTING_SECONDS = 60.0
 
 
 class CallingControlPlane(ControlPlane):
     """Says what is asked of Kinesis and reads its answers; a subclass makes the calls."""
+
+    def __init__(self) -> None:
+        # The first request of a listing, what was read, the request that was refused then, and
+        # when it began.
+        self._unfinished: dict[str, tuple[Any, list[Any], dict[str, Any], float]] = {}
 
     @abstractmethod
     async def _ask(
@@ -39,6 +47,34 @@ class CallingControlPlane(ControlPlane):
         """Make one call and return its answer; ``where`` is what messages name."""
         return await self._ask(operation, where, lambda answer: answer, **request)
 
+    async def _list(
+        self,
+        operation: str,
+        where: str,
+        read: Callable[[dict[str, Any]], tuple[list[_T], dict[str, Any] | None]],
+        **first: Any,
+    ) -> tuple[_T, ...]:
+        """Return the items of all pages; ``read`` takes those of one, and the next request.
+
+        The repetition of a listing that was refused for now continues with the refused page: a
+        long one would never end otherwise while some of the calls are refused.
+        """
+        key, now = f"{operation} {where}", asyncio.get_running_loop().time()
+        known, items, request, since = self._unfinished.pop(key, (None, [], first, now))
+        if known != first or now - since > _LISTING_SECONDS:
+            items, request, since = [], first, now
+        following: dict[str, Any] | None = request
+        while following is not None:
+            request = following
+            try:
+                page, following = await self._ask(operation, where, read, **request)
+            except ServiceError as error:
+                if items and error.retryable and error.code != "ExpiredNextTokenException":
+                    self._unfinished[key] = first, items, request, since
+                raise
+            items += page
+        return tuple(items)
+
     async def describe_stream(self, stream: str) -> StreamSummary:
         named = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
         return await self._ask("DescribeStreamSummary", stream, _summary, **named)
@@ -46,18 +82,17 @@ class CallingControlPlane(ControlPlane):
     async def list_streams(self) -> tuple[StreamListing, ...]:
         """Return the streams of the region, by name: all pages of the listing or none."""
 
-        def read(answer: dict[str, Any]) -> tuple[list[StreamListing], Any]:
+        def read(
+            answer: dict[str, Any],
+        ) -> tuple[list[StreamListing], dict[str, Any] | None]:
             # Old emulators list the names alone.
             known = {one["StreamName"]: one for one in answer.get("StreamSummaries", ())}
             listed = [_listing(name, known.get(name, {})) for name in answer["StreamNames"]]
-            return listed, listed[-1].name if answer.get("HasMoreStreams") else None
+            if not answer.get("HasMoreStreams"):
+                return listed, None
+            return listed, {"ExclusiveStartStreamName": listed[-1].name}
 
-        operation, where = "ListStreams", "the region"
-        streams, last = await self._ask(operation, where, read)
-        while last is not None:
-            page, last = await self._ask(operation, where, read, ExclusiveStartStreamName=last)
-            streams += page
-        return tuple(streams)
+        return await self._list("ListStreams", "the region", read)
 
     async def create_stream(self, name: str, shards: int | None) -> None:
         """Create a stream with ``shards``, on demand without them; it is CREATING for a while.
@@ -82,16 +117,14 @@ class CallingControlPlane(ControlPlane):
             return await self._list_shards(stream_arn)
 
     async def _list_shards(self, stream_arn: str, **extra: Any) -> tuple[Shard, ...]:
-        def read(answer: dict[str, Any]) -> tuple[list[Shard], Any]:
-            return [_shard(stream_arn, one) for one in answer["Shards"]], answer.get("NextToken")
+        def read(answer: dict[str, Any]) -> tuple[list[Shard], dict[str, Any] | None]:
+            token = answer.get("NextToken")
+            # A token excludes the stream's name and ARN, and every other parameter. MaxResults
+            # would change nothing: a page has 1,000 shards without it, and never more.
+            following = {"NextToken": token} if token else None
+            return [_shard(stream_arn, one) for one in answer["Shards"]], following
 
-        operation, where = "ListShards", stream_arn
-        shards, token = await self._ask(operation, where, read, StreamARN=stream_arn, **extra)
-        while token:
-            # A token excludes the stream's name and ARN, and every other parameter.
-            page, token = await self._ask(operation, where, read, NextToken=token)
-            shards += page
-        return tuple(shards)
+        return await self._list("ListShards", stream_arn, read, StreamARN=stream_arn, **extra)
 
     async def describe_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
         return await self._ask(
@@ -103,17 +136,12 @@ class CallingControlPlane(ControlPlane):
         )
 
     async def list_stream_consumers(self, stream_arn: str) -> tuple[StreamConsumer, ...]:
-        def read(answer: dict[str, Any]) -> tuple[list[StreamConsumer], Any]:
-            return [_consumer(one) for one in answer["Consumers"]], answer.get("NextToken")
+        def read(answer: dict[str, Any]) -> tuple[list[StreamConsumer], dict[str, Any] | None]:
+            token = answer.get("NextToken")
+            following = {"StreamARN": stream_arn, "NextToken": token} if token else None
+            return [_consumer(one) for one in answer["Consumers"]], following
 
-        operation, where = "ListStreamConsumers", stream_arn
-        consumers, token = await self._ask(operation, where, read, StreamARN=stream_arn)
-        while token:
-            page, token = await self._ask(
-                operation, where, read, StreamARN=stream_arn, NextToken=token
-            )
-            consumers += page
-        return tuple(consumers)
+        return await self._list("ListStreamConsumers", stream_arn, read, StreamARN=stream_arn)
 
     async def register_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
         return await self._ask(

@@ -360,6 +360,17 @@ async def test_shards_are_listed_page_by_page_and_since_an_instant(service: Serv
     service.server.limits = LIMITS
 
 
+async def test_a_listing_continues_with_the_page_that_was_refused(service: Service) -> None:
+    service.server.limits = evolve(LIMITS, list_shards_max_results=2)
+    plane = control_plane(service)
+    service.server.reshard(STREAM, 4)
+    service.server.add_fault(Fault("ListShards", "throttle", every=2, times=None))
+    for _ in range(3):  # the second, the third and the last page
+        assert type(await error_of(plane.list_shards(arn_in(service)))) is LimitExceededError
+    assert len({one.shard_id for one in await plane.list_shards(arn_in(service))}) == 7
+    assert len(service.server.calls("ListShards")) == 7
+
+
 async def test_without_a_stream_nothing_is_found(service: Service) -> None:
     plane, arn = service.clients.control_plane, arn_in(service)
     assert type(await error_of(plane.describe_stream(STREAM))) is StreamNotFoundError

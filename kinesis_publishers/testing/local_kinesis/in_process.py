@@ -42,6 +42,7 @@ _T = TypeVar("_T")
 
 class _Plane:
     def __init__(self, service: KinesisService) -> None:
+        super().__init__()
         self._service = service
 
     async def _call(
