@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from io import BytesIO
 
 import aiohttp
+from botocore.parsers import ResponseParserError
 from yarl import URL
 
 from kinesis_publishers.aws.carriers.carrier import (
@@ -26,6 +27,8 @@ _BUFFER_BYTES = 64 * 1024
 # As aiobotocore keeps connections that are not in use.
 _KEEPALIVE_SECONDS = 12.0
 _WHOLE_BYTES = 1024 * 1024
+# GetRecords answers 10 MiB of data, with 10,000 keys whose characters may all be escaped.
+_MAX_ANSWER_BYTES = 128 * 1024 * 1024
 
 
 class AiohttpCarrier(SubscriptionCarrier):
@@ -56,9 +59,16 @@ class AiohttpCarrier(SubscriptionCarrier):
 
         Raises:
             aiohttp.ClientError, OSError: there was no complete answer.
+            ResponseParserError: there was more than AWS would send.
         """
         async with await self._send(call) as response:
-            return response.status, response.headers, await response.read()
+            chunks, size = [], 0
+            async for chunk in response.content.iter_any():
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > _MAX_ANSWER_BYTES:
+                    raise ResponseParserError(f"it has more than {_MAX_ANSWER_BYTES:,} bytes")
+            return response.status, response.headers, b"".join(chunks)
 
     async def _send(self, call: SignedCall) -> aiohttp.ClientResponse:
         session = self._session or await self._open_session()

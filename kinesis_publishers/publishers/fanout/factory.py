@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import resource
 from collections.abc import Sequence
 from typing import Self
 
@@ -14,12 +16,15 @@ from kinesis_publishers.config import (
     RegistrationConfig,
     SubscriptionHttpConfig,
 )
+from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.model import Shard, StartingPosition
 from kinesis_publishers.publishers.fanout.publisher import FanOutRecordPublisher
 from kinesis_publishers.registration import create_registrar
 
 # Shards start at this rate, after as many at once as start in a second: each is a TLS handshake.
 _STARTS_PER_SECOND = 10
+# For the subscriptions that are about to connect, looking up names, and all other parts.
+_SPARE_DESCRIPTORS = 64
 
 
 class FanOutRecordPublisherFactory(RecordPublisherFactory):
@@ -55,6 +60,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         self, starting_position: StartingPosition, shard: Shard
     ) -> FanOutRecordPublisher:
         await self._wait_for_start()
+        await self._check_descriptors(shard)
         shared = self._config, self._registrar, self._context, self._warned_at
         return FanOutRecordPublisher(shard, starting_position, *shared)
 
@@ -64,6 +70,32 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         self._next_start = start + step
         if (delay := start - clock.monotonic()) > 0:
             await clock.sleep(delay)
+
+    async def _check_descriptors(self, shard: Shard) -> None:
+        """Raise the limit of file descriptors before a subscription finds none.
+
+        Raises:
+            ConfigError: the hard limit does not allow it.
+        """
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            used = os.open(os.devnull, os.O_RDONLY)  # the lowest number that is free
+            os.close(used)
+        except OSError:
+            used = soft
+        if soft == resource.RLIM_INFINITY or used + _SPARE_DESCRIPTORS < soft:
+            return
+        most = 2 * soft if hard == resource.RLIM_INFINITY else min(2 * soft, hard)
+        if most > soft:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            return
+        shards = len(await self._context.control_plane.list_shards(shard.stream_arn))
+        raise ConfigError(
+            f"{shard.stream_arn} has {shards} shards, for each of which fan-out has a connection, "
+            f"and this process may open {hard} files, of which it has {used}: set ulimit -n, with "
+            f"its hard limit, to {used + shards + _SPARE_DESCRIPTORS}, divide the shards among "
+            "workers, or read with kinesis.stream.recordpublisher = POLLING."
+        )
 
     async def close(self) -> None:
         await self._registrar.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -210,3 +213,26 @@ async def test_a_missing_permission_is_named(
     reader = FanOutReader(server, options)
     with pytest.raises(AccessDeniedError, match=f"kinesis:{operation}"):
         await reader.read(1)
+
+
+_FEW_DESCRIPTORS = """
+import os, resource
+from kinesis_publishers import records
+from kinesis_publishers.testing.local_kinesis import LocalKinesis
+
+with LocalKinesis.in_thread() as server:
+    server.create_stream("orders", 3)
+    server.put_many("orders", [("key", b"read")])
+    for more in (1000, 0):
+        soft = os.open(os.devnull, os.O_RDONLY) + 60
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, soft + more))
+        how = {"publisher": "EFO", "consumer_name": "c", "start": "TRIM_HORIZON"}
+        print(next(iter(records(server.properties("orders"), **how))).data, flush=True)
+"""
+
+
+def test_more_shards_than_descriptors_raise_the_limit_or_are_an_error() -> None:
+    program = [sys.executable, "-c", _FEW_DESCRIPTORS]
+    ended = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert ended.stdout == "b'read'\n"
+    assert re.search("ConfigError: .* has 3 shards, .* set ulimit -n", ended.stderr)

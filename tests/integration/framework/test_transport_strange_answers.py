@@ -13,6 +13,7 @@ from attrs import define, evolve
 
 from kinesis_publishers import Properties, Shard, ShardKey, StartingPosition
 from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.aws.carriers import aiohttp_carrier
 from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
@@ -66,9 +67,15 @@ class ForeignService:
 
     body: bytes = b""
     status: int = 200
+    is_endless: bool = False
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
         await request.read()
+        if self.is_endless:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            while True:
+                await response.write(b" " * 65536)
         return web.Response(
             body=self.body, status=self.status, content_type="application/x-amz-json-1.1"
         )
@@ -211,3 +218,12 @@ async def test_what_is_not_of_aws_is_malformed_and_asked_for_again(
             error = error.__cause__
         assert isinstance(error, MalformedResponseError), (status, body)
         assert error.operation == operation
+
+
+async def test_an_answer_without_end_does_not_fill_the_memory(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aiohttp_carrier, "_MAX_ANSWER_BYTES", 1_000_000)
+    monkeypatch.setattr(clients.service, "is_endless", True)
+    with pytest.raises(MalformedResponseError, match="it has more than 1,000,000 bytes"):
+        await clients.data.get_records(SHARD, "iterator", 10)
