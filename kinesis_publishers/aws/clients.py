@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 _THREADS = 4
 _SENT_AT = "kinesis_publishers.sent_at"
 _REGION = r"[a-z]+(-[a-z]+)+-[0-9]+"
-_PROXY = r"(?i)((https?:)?//)?([^\s/?#]*@)?(\[[0-9a-f:]+\]|[^\s/?#@:]+)(:[0-9]{1,5})?/?"
+_PROXY = r"(?i)((https?:)?//)?([^\s/?#\[\]]*@)?(\[[0-9a-f:]+\]|[^\s/?#@:]+)(:[0-9]{1,5})?/?"
 
 
 @frozen(kw_only=True)
@@ -110,7 +110,7 @@ def _check_way_to(client: Any) -> None:
     if not re.fullmatch(_PROXY, proxy):
         raise ConfigError(
             f"{variable} is no URL such as http://user:password@host:port. A SOCKS proxy cannot be "
-            "used; in a password, write %23 for #, %2F for / and %3F for ?."
+            "used; in a password, write %23 for #, %2F for / and so on."
         )
     for entry in map(str.strip, getproxies().get("no", "").split(",")):
         if "/" in entry and _is_in_network(host, entry):

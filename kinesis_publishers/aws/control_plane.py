@@ -6,7 +6,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from kinesis_publishers.abc import ControlPlane
 from kinesis_publishers.aws.clients import Boto3Client, method_of
@@ -25,6 +25,8 @@ from kinesis_publishers.model import (
 from kinesis_publishers.model.shards import MAX_RECORD_BYTES
 
 _T = TypeVar("_T")
+# The items of a page, and the request for the next one.
+_Page: TypeAlias = tuple[list[_T], dict[str, Any] | None]
 # Above it the first pages are too old beside the others: a shard may have been split meanwhile.
 _LISTING_SECONDS = 60.0
 
@@ -51,10 +53,10 @@ class CallingControlPlane(ControlPlane):
         self,
         operation: str,
         where: str,
-        read: Callable[[dict[str, Any]], tuple[list[_T], dict[str, Any] | None]],
+        read: Callable[[dict[str, Any]], _Page[_T]],
         **first: Any,
     ) -> tuple[_T, ...]:
-        """Return the items of all pages; ``read`` takes those of one, and the next request.
+        """Return the items of all pages.
 
         The repetition of a listing that was refused for now continues with the refused page: a
         long one would never end otherwise while some of the calls are refused.
@@ -82,9 +84,7 @@ class CallingControlPlane(ControlPlane):
     async def list_streams(self) -> tuple[StreamListing, ...]:
         """Return the streams of the region, by name: all pages of the listing or none."""
 
-        def read(
-            answer: dict[str, Any],
-        ) -> tuple[list[StreamListing], dict[str, Any] | None]:
+        def read(answer: dict[str, Any]) -> _Page[StreamListing]:
             # Old emulators list the names alone.
             known = {one["StreamName"]: one for one in answer.get("StreamSummaries", ())}
             listed = [_listing(name, known.get(name, {})) for name in answer["StreamNames"]]
@@ -117,7 +117,7 @@ class CallingControlPlane(ControlPlane):
             return await self._list_shards(stream_arn)
 
     async def _list_shards(self, stream_arn: str, **extra: Any) -> tuple[Shard, ...]:
-        def read(answer: dict[str, Any]) -> tuple[list[Shard], dict[str, Any] | None]:
+        def read(answer: dict[str, Any]) -> _Page[Shard]:
             token = answer.get("NextToken")
             # A token excludes the stream's name and ARN, and every other parameter. MaxResults
             # would change nothing: a page has 1,000 shards without it, and never more.
@@ -136,7 +136,7 @@ class CallingControlPlane(ControlPlane):
         )
 
     async def list_stream_consumers(self, stream_arn: str) -> tuple[StreamConsumer, ...]:
-        def read(answer: dict[str, Any]) -> tuple[list[StreamConsumer], dict[str, Any] | None]:
+        def read(answer: dict[str, Any]) -> _Page[StreamConsumer]:
             token = answer.get("NextToken")
             following = {"StreamARN": stream_arn, "NextToken": token} if token else None
             return [_consumer(one) for one in answer["Consumers"]], following

@@ -252,8 +252,8 @@ def _chain(kit: SimpleNamespace, session: Any) -> Any:
 def _refuse_to_ask(prompt: str) -> NoReturn:
     raise CredentialsError(
         # "Enter MFA code for <ARN>: "
-        f"The profile needs a code of {prompt.split()[-1].rstrip(':')}, and nobody is asked for "
-        "one: use a profile without mfa_serial, or set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY "
+        f"The profile needs a code of {prompt.split()[-1].rstrip(':')}, and a reader asks for "
+        "none: use a profile without mfa_serial, or set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY "
         "and AWS_SESSION_TOKEN to what aws sts get-session-token returns.",
         code="MfaRequired",
     )

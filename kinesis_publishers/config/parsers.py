@@ -259,5 +259,5 @@ class Choice(Generic[_E]):
 
 URL: Final = Text(
     accepts="an http or https URL without user name and password",
-    pattern=r"(?i)https?://[^\s/@?#]+(/[^\s@]*)?",
+    pattern=r"(?i)https?://(\[[0-9a-f:.]+\]|[^\s/@?#:\[\]]+)(:[0-9]{1,5})?(/[^\s@]*)?",
 )

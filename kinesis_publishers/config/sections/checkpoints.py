@@ -26,7 +26,9 @@ BUILT_IN_STORES: Final = ("memory", "sqlite", "dynamodb", "sql", "redis")
 
 _DEFAULT_FILE: Final = Path("kinesis-publishers") / "checkpoints.sqlite3"
 # An @ or a slash in a password would let a driver take a part of it for the host.
-_SERVER: Final = r"://(?:[^/?#@\s]*@)?(?:\[[^\]\s]+\]|[^/?#@:\s]*)(?::[0-9]{1,5})?(?:[/?][^@]*)?"
+_SERVER: Final = (
+    r"://(?:[^/?#@\s\[\]]*@)?(?:\[[^\]\s]+\]|[^/?#@:\s]*)(?::[0-9]{1,5})?(?:[/?][^@]*)?"
+)
 _ESCAPES: Final = "special characters of a user or password as %40 for @"
 
 

@@ -72,11 +72,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             await clock.sleep(delay)
 
     async def _check_descriptors(self, shard: Shard) -> None:
-        """Raise the limit of file descriptors before a subscription finds none.
-
-        Raises:
-            ConfigError: the hard limit does not allow it.
-        """
+        """Raise the limit of file descriptors before a subscription finds none."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         try:
             used = os.open(os.devnull, os.O_RDONLY)  # the lowest number that is free

@@ -232,6 +232,7 @@ _UNUSABLE = {
     "a number sign": ({"HTTP_PROXY": "http://bob:1#SECRET@proxy:9"}, "HTTP_PROXY is no URL"),
     "a slash": ({"HTTP_PROXY": "bob:a/SECRET@proxy:9"}, "HTTP_PROXY is no URL"),
     "no port": ({"HTTP_PROXY": "http://proxy:SECRET"}, "HTTP_PROXY is no URL"),
+    "a bracket": ({"HTTP_PROXY": "http://bob:[SECRET@proxy:9"}, "HTTP_PROXY is no URL"),
     "SOCKS": ({"HTTP_PROXY": "socks5h://bob:SECRET@proxy:9"}, "A SOCKS proxy cannot be used"),
     "a network": (
         {"HTTP_PROXY": "http://bob:SECRET@proxy:9", "NO_PROXY": "example.com, 127.0.0.0/8"},

@@ -73,6 +73,7 @@ def test_a_store_on_a_server_needs_its_url(store: str) -> None:
         ("sql", "postgresql://scott:s3cret@host:port/database"),
         ("sql", "mysql://scott:s3c@ret@host/database"),
         ("sql", "mysql://scott:s3c/ret@host/database"),
+        ("sql", "mysql://scott:[s3cret@host/database"),
         ("sql", "sqlite://"),
         ("sql", "sqlite:///"),
         ("sql", "sqlite:///:memory:"),

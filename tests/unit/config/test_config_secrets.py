@@ -72,11 +72,12 @@ def test_no_error_shows_a_secret(secret: str, prefix: str) -> None:
     assert "got ***" in shown
 
 
-def test_the_password_in_an_endpoint_is_not_shown() -> None:
+@pytest.mark.parametrize("user", ["me:Secret@", "me:1/Secret@", "me:1#Secret@", "["])
+def test_the_password_in_an_endpoint_is_not_shown(user: str) -> None:
     with pytest.raises(ConfigErrors) as caught:
-        Properties.parse({"aws.endpoint": "https://me:Secret@host/"}, complete=False)
+        Properties.parse({"aws.endpoint": f"https://{user}host/"}, complete=False)
     assert "Secret" not in str(caught.value)
-    assert "https://***@host/" in str(caught.value)
+    assert f"https://{user if user == '[' else '***@'}host/" in str(caught.value)
 
 
 def test_a_custom_class_s_properties_are_not_shown() -> None:
