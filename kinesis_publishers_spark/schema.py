@@ -22,7 +22,9 @@ SPARK_SCHEMA = (
     "approximateArrivalTimestamp timestamp_ltz"
 )
 # Nothing here may depend on when or how a record was read: a replay gives the same rows.
-_SPARK_METADATA = "subSequenceNumber bigint, explicitHashKey string, encryptionType string"
+_SPARK_METADATA = (
+    "subSequenceNumber bigint, explicitHashKey string, encryptionType string, recordId string"
+)
 _SPARK_MARKER = "batchMarker string"
 
 _ARROW_TYPES = {
@@ -46,10 +48,10 @@ class Columns:
 
     Attributes:
         metadata: whether there are also ``subSequenceNumber`` and ``explicitHashKey`` of a record
-            inside an aggregate, null for a plain one, and ``encryptionType``, which is ``KMS`` or
-            ``NONE``.
+            inside an aggregate, null for a plain one, ``encryptionType``, which is ``KMS`` or
+            ``NONE``, and ``recordId``, the ``id`` of a :class:`~kinesis_publishers.Record`.
         marker: whether there is also ``batchMarker``: what the sink has marked the record with, and
-            for any other record its place.
+            for any other record its identity.
     """
 
     metadata: bool = False
@@ -101,10 +103,12 @@ def to_spark_arrow(batch: RecordBatch, columns: Columns = USUAL_COLUMNS) -> pa.R
     """Return the records of ``batch`` as rows of ``columns``."""
     *values, sub_sequence_numbers = batch.to_arrow().columns
     more: list[pa.Array] = []
+    if columns.metadata or columns.marker:
+        ids = _ids([*values[1:4], sub_sequence_numbers])
     if columns.metadata:
-        more += [sub_sequence_numbers, *_metadata_columns(batch)]
+        more += [sub_sequence_numbers, *_metadata_columns(batch), ids]
     if columns.marker:
-        more.append(_markers(batch, [*values[1:4], sub_sequence_numbers]))
+        more.append(_markers(batch, ids))
     return pa.RecordBatch.from_arrays(values + more, schema=columns.arrow)
 
 
@@ -126,8 +130,8 @@ def _encryption_types(batch: RecordBatch, count: int) -> pa.Array:
     return pc.fill_null(pa.array(batch.encryption_types, pa.string()), "NONE")
 
 
-def _markers(batch: RecordBatch, places: list[pa.Array]) -> pa.Array:
-    """Return what distinguishes each record from all others, but for those written twice.
+def _ids(places: list[pa.Array]) -> pa.Array:
+    """Return the ``id`` of each record.
 
     Args:
         places: stream names, shard ids, sequence numbers and sub-sequence numbers.
@@ -135,5 +139,11 @@ def _markers(batch: RecordBatch, places: list[pa.Array]) -> pa.Array:
     import pyarrow.compute as pc
 
     places[-1] = pc.coalesce(places[-1].cast(pa.string()), pa.scalar(""))
-    own = pc.binary_join_element_wise(*places, "/")
-    return own if batch.markers is None else pc.coalesce(pa.array(batch.markers, pa.string()), own)
+    return pc.binary_join_element_wise(*places, "/")
+
+
+def _markers(batch: RecordBatch, ids: pa.Array) -> pa.Array:
+    """Return what distinguishes each record from all others, but for those written twice."""
+    import pyarrow.compute as pc
+
+    return ids if batch.markers is None else pc.coalesce(pa.array(batch.markers, pa.string()), ids)

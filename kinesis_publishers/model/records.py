@@ -79,6 +79,17 @@ class Record(NamedTuple):
     marker: str | None = None
 
     @property
+    def id(self) -> str:
+        """The identity of the record, the same whenever and however it is read.
+
+        ``STREAM NAME/SHARD ID/SEQUENCE NUMBER/SUB-SEQUENCE NUMBER``, with nothing behind the last
+        slash for a record that was put by itself. It is unique in an account and region, also if a
+        stream is created again under its name: its sequence numbers are higher then.
+        """
+        sub = "" if self.sub_sequence_number is None else self.sub_sequence_number
+        return f"{self.stream_name}/{self.shard_id}/{self.sequence_number}/{sub}"
+
+    @property
     def value(self) -> Any:
         """What ``decode`` has made of the payload, where records are read with it."""
         raise AttributeError("a record has a value where it is read with decode=..., as 'json'")
@@ -102,8 +113,7 @@ class Record(NamedTuple):
         return _EPOCH + timedelta(microseconds=_to_micros(self.arrival_epoch_seconds))
 
 
-# ``Record._make`` without its detour through Python, whose check of the length is not needed: the
-# columns that RecordBatch zips determine it.
+# ``Record._make`` without its check of the length, which the zipped columns determine, in Python.
 _make_record: Callable[[tuple[Any, ...]], Record] = partial(tuple.__new__, Record)
 
 

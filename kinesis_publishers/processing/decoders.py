@@ -7,6 +7,7 @@ decode: the error policy says what follows.
 from __future__ import annotations
 
 import zlib
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 from functools import cache
 from inspect import iscoroutinefunction
@@ -31,22 +32,22 @@ _HEADER_BYTES: Final = 18
 _LONGEST_BYTES: Final = 128 * 1024 * 1024
 
 
-class DecodedRecord(Record):
-    """A record with the value of its payload."""
+_WithValue: Any = namedtuple("_WithValue", (*Record._fields, "value"))  # type: ignore[misc]
 
-    _value: Any
 
-    @property
-    def value(self) -> Any:
-        return self._value
+class DecodedRecord(_WithValue, Record):  # type: ignore[misc]
+    """A record with the value of its payload, which is a column of a data frame, too."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        # A value may be a dict.
+        return hash(self[:-1])
 
 
 def decoded(record: Record, decode: Decoder) -> DecodedRecord:
     """Return ``record`` with its value; raises what ``decode`` raises."""
-    value = decode(record.data)
-    made = tuple.__new__(DecodedRecord, record)
-    made._value = value
-    return made
+    return tuple.__new__(DecodedRecord, (*record, decode(record.data)))
 
 
 def decoder_of(decode: str | Decoder | None) -> Decoder | None:

@@ -80,7 +80,8 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         key="spark.includemetadata",
         parser=Flag(),
         default=False,
-        doc="Whether rows have the columns subSequenceNumber, explicitHashKey and encryptionType.",
+        doc="Whether rows have the columns subSequenceNumber, explicitHashKey, encryptionType and "
+        "recordId, by which a store has each record once.",
     )
     include_batch_marker: Option[bool] = Option(
         key="spark.includebatchmarker",

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import threading
 import zlib
 from base64 import b64decode
+from copy import copy
 from io import BytesIO
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import boto3
 import fastavro
 import msgpack
+import pandas as pd
 import pytest
 from google.protobuf.wrappers_pb2 import StringValue
 from moto import mock_aws
@@ -86,6 +90,21 @@ def test_a_record_has_the_value_of_its_payload(
     assert record.value == value
     assert (record.data, record.partition_key) == (payload, "one shard")
     assert isinstance(record, Record)
+
+
+def test_a_record_with_a_value_is_a_record_in_every_other_way(orders: Orders) -> None:
+    put(orders, b'{"id": 7}', b'{"id": 8}')
+    with records(orders.properties(), decode="json") as stream:
+        record, other = islice(stream, 2)
+    masked = record._replace(partition_key="***")
+    assert (masked.value, masked.partition_key, masked.id) == ({"id": 7}, "***", record.id)
+    for copied in (copy(record), pickle.loads(pickle.dumps(record)), type(record)._make(record)):
+        assert (copied, type(copied), copied.value) == (record, type(record), {"id": 7})
+    assert {record, masked, other} == {other, masked, record}
+    assert repr(record).endswith("marker=None, value={'id': 7})")
+    frame = pd.DataFrame([record, other])
+    assert frame["value"].to_list() == [{"id": 7}, {"id": 8}]
+    assert frame["sequence_number"].to_list() == [record.sequence_number, other.sequence_number]
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ def test_the_additional_columns_are_there_and_the_same_in_a_replay(
     assert by_place(running.batches[batch_id]) == by_place(before)
     plain = [row for row in running.rows if row.subSequenceNumber is None]
     assert sorted(numbers(plain)) == list(range(200))
+    assert len({row.recordId for row in running.rows}) == 212
     inside = [row for row in running.rows if row.subSequenceNumber is not None]
     assert sorted(
         (row.subSequenceNumber, row.partitionKey, bytes(row.data)) for row in inside

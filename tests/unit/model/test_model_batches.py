@@ -105,6 +105,19 @@ def test_a_slice_of_everything_is_the_batch_itself():
     assert batch.slice(0, 3) is batch
 
 
+def test_a_record_has_an_identity_that_no_other_has():
+    whole, first, second, other = evolve(
+        batch_of(sample_records(4)),
+        sequence_numbers=["7", "7", "7", "70"],
+        sub_sequence_numbers=[None, 0, 1, None],
+    )
+    shard = "orders/shardId-000000000000"
+    assert whole.id == f"{shard}/7/"
+    assert (first.id, second.id, other.id) == (f"{shard}/7/0", f"{shard}/7/1", f"{shard}/70/")
+    assert whole._replace(stream_name="returns").id == "returns/shardId-000000000000/7/"
+    assert pickle.loads(pickle.dumps(first)).id == first.id
+
+
 @given(
     st.lists(st.integers(0, 10**25), unique=True, max_size=30).map(sorted), st.integers(0, 10**25)
 )

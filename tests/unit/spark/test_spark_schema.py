@@ -75,6 +75,18 @@ def test_the_additional_columns_of_records_that_were_inside_an_aggregate() -> No
     assert rows.column("explicitHashKey").to_pylist() == [None, "42"]
 
 
+@pytest.mark.parametrize("subs", [None, [None, 0]])
+@pytest.mark.parametrize("markers", [None, [None, "batch-7/1"]])
+def test_a_row_has_the_identity_of_its_record(
+    subs: list[int | None] | None, markers: list[str | None] | None
+) -> None:
+    batch = _batch(sub_sequence_numbers=subs, markers=markers)
+    rows = to_spark_arrow(batch, Columns(metadata=True, marker=True))
+    assert rows.column("recordId").to_pylist() == [one.id for one in batch]
+    marked = rows.column("batchMarker").to_pylist()
+    assert marked == [one.marker or one.id for one in batch]
+
+
 def test_many_records_are_converted_in_parts_to_the_same_rows() -> None:
     count = 150_000
     batch = evolve(
