@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
+import subprocess
+import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers import Record, ScanResult, read, scan
+from kinesis_publishers import BlockingProducer, Record, ScanResult, read, scan
 from kinesis_publishers.events import CheckpointsSaved, Event
+from tests.docs.doc_pages import ROOT, blocks_of
 from tests.integration.processing.processing_support import Orders, numbers, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from tests.servers import PostgresServer
 
 _SLOW = 50
 
@@ -90,3 +99,52 @@ asyncio.run(main())
             return [await anext(records)]
 
     assert numbers(asyncio.run(first_of_next_run())) == [last]
+
+
+# A trigger runs for each row that is to be inserted, also if it is there already.
+_COUNT_ATTEMPTS = """
+CREATE TABLE IF NOT EXISTS sales (record_id text PRIMARY KEY, cents bigint NOT NULL);
+CREATE SEQUENCE attempts;
+CREATE FUNCTION note() RETURNS trigger AS $$ BEGIN
+    PERFORM nextval('attempts'); RETURN NEW;
+END $$ LANGUAGE plpgsql;
+CREATE TRIGGER note BEFORE INSERT ON sales FOR EACH ROW EXECUTE FUNCTION note();
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_rows_of_the_recipe_are_there_once_after_kills(
+    postgres: PostgresServer, local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    page = blocks_of(ROOT / "docs" / "cookbook-python.md")
+    (recipe,) = (block for block in page if "asyncpg" in block.code)
+    local_kinesis.create_stream("sales", 2)
+    connection = local_kinesis.properties("sales")
+    for aggregates, first in ((False, 0), (True, 400)):
+        with BlockingProducer.from_properties(
+            connection, producer_aggregation=aggregates
+        ) as producer:
+            producer.put_many(
+                (b'{"cents": %d}' % number, f"key-{number}") for number in range(first, first + 400)
+            )
+    stored = sum(map(len, local_kinesis.records("sales").values()))
+    assert 400 < stored < 420, "some are plain, and some in aggregates"
+    postgres.execute(_COUNT_ATTEMPTS)
+    environment = os.environ | {
+        "AWS_ENDPOINT_URL_KINESIS": local_kinesis.endpoint_url,
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "DATABASE_URL": postgres.url,
+        "XDG_STATE_HOME": str(tmp_path),
+    }
+    deadline = time.monotonic() + 240
+    for enough in (1, 300, 700, 800):
+        with subprocess.Popen([sys.executable, "-c", recipe.code], env=environment) as worker:
+            while int(postgres.execute("SELECT count(*) FROM sales")) < enough:
+                assert worker.poll() is None, "the program has ended"
+                assert time.monotonic() < deadline
+            worker.kill()
+    found = "SELECT count(*), count(DISTINCT cents), sum(cents) FROM sales"
+    assert postgres.execute(found) == f"800|800|{sum(range(800))}\n"
+    assert int(postgres.execute("SELECT last_value FROM attempts")) > 800, "none came again"
