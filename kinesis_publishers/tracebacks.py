@@ -35,12 +35,12 @@ class ShortTraceback:
         pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, Exception) and _is_long(error):
+        if isinstance(error, Exception | KeyboardInterrupt) and _is_long(error):
             _LOGGER.debug("Raised to the program:", exc_info=error)
             _shorten(error)
 
 
-def _is_long(error: Exception) -> bool:
+def _is_long(error: BaseException) -> bool:
     return error.__traceback__ is not _from_the_user(error)
 
 
@@ -60,7 +60,7 @@ def _from_the_user(error: BaseException) -> TracebackType | None:
     found = entry = error.__traceback__
     while found is not None and _is_inner(found):
         found = found.tb_next
-    if found is not None or isinstance(error, KinesisPublishersError):
+    if found is not None or isinstance(error, KinesisPublishersError | KeyboardInterrupt):
         return found
     return entry
 

@@ -45,7 +45,8 @@ def records(
     with ``application`` the next run continues after it.
 
     SIGTERM and Ctrl-C end the loop in an orderly way, unless the program handles them itself: the
-    current record is finished, and its checkpoint is written. A second one has its usual effect.
+    current record is finished, and its checkpoint is written. After Ctrl-C the loop then raises
+    ``KeyboardInterrupt``. A second signal has its usual effect at once.
 
     Args:
         properties: what to read, and how.
@@ -142,7 +143,7 @@ class _Reading:
         self._opened: OpenInThread[RecordStream] | None = None
         self._signals = ExitStack()
         self.pending: Future[Record | None] | None = None
-        self._is_over = False
+        self._is_over = self._is_interrupted = False
 
     def open(self) -> None:
         """Begin to read.
@@ -161,7 +162,7 @@ class _Reading:
         close_at_exit(self)
         signals = free_signals(signal.SIGTERM, signal.SIGINT)
         # Not in the loop that may run in this thread, and waits for it.
-        stopped = stopped_by(*signals, stop=lambda _: self.stop(), in_loop=False)
+        stopped = stopped_by(*signals, stop=self._stop_by, in_loop=False)
         self._signals.enter_context(stopped)
 
     def next(self) -> Record | None:
@@ -190,6 +191,10 @@ class _Reading:
             self.end(None)
         return record
 
+    def _stop_by(self, one: signal.Signals) -> None:
+        self._is_interrupted = one is signal.SIGINT
+        self.stop()
+
     def stop(self) -> None:
         if (opened := self._opened) is not None:
             opened.loop.call(self._stream.stop)
@@ -205,7 +210,9 @@ class _Reading:
 
         Raises:
             KinesisPublishersError: reading has failed, or the progress cannot be written.
+            KeyboardInterrupt: there is no ``error``, and Ctrl-C has ended the loop.
         """
+        is_interrupted = self._is_interrupted and error is None
         self._is_over = True
         opened, self._opened = self._opened, None
         if opened is None:
@@ -221,3 +228,5 @@ class _Reading:
             Thread(target=opened.close, args=(error,)).start()
         else:
             opened.close(error)
+        if is_interrupted:
+            raise KeyboardInterrupt

@@ -26,7 +26,7 @@ from kinesis_publishers.processing.error_policies import (
     place_of,
 )
 from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, Withdrawn
-from kinesis_publishers.processing.signals import free_signals, stopped_by
+from kinesis_publishers.processing.signals import free_signals, interrupt, stopped_by
 from kinesis_publishers.tasks import cancelled_from_outside_only
 from kinesis_publishers.tracebacks import ShortTraceback
 
@@ -57,7 +57,9 @@ def read(
     in their order, those of different shards batch by batch as they arrive.
 
     SIGTERM and Ctrl-C end the loop in an orderly way, unless the program handles them itself: the
-    current record is finished, and its checkpoint is written. A second one has its usual effect.
+    current record is finished, and its checkpoint is written. After Ctrl-C the loop then raises
+    what ``asyncio.run`` makes of it, ``KeyboardInterrupt`` in the end. A second signal has its
+    usual effect at once.
 
     Args:
         properties: what to read, and how.
@@ -135,6 +137,7 @@ class RecordStream(AsyncIterator["Record"]):
         self._on_shard_lost = on_shard_lost
         self._resources = AsyncExitStack()
         self._is_open = self._is_entered = self._is_over = self._is_asked = False
+        self._is_interrupted = False
         self._handed: HandedOut | None = None
         self._records: Iterator[Record] = iter(())
         # How many records of the delivery have been handed out, and how many are processed.
@@ -164,12 +167,23 @@ class RecordStream(AsyncIterator["Record"]):
         if error is None and self._failed is None:
             self._processed = self._taken
         await self._close(error)
+        if error is None:
+            await self._raise_interrupt()
+
+    async def _raise_interrupt(self) -> None:
+        is_due, self._is_interrupted = self._is_interrupted, False
+        if is_due:
+            await interrupt()
+
+    def _stop_by(self, one: signal.Signals) -> None:
+        self._is_interrupted = one is signal.SIGINT
+        self.stop()
 
     async def _open(self) -> None:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._feed)
             signals = free_signals(signal.SIGTERM, signal.SIGINT)
-            stack.enter_context(stopped_by(*signals, stop=lambda _: self.stop()))
+            stack.enter_context(stopped_by(*signals, stop=self._stop_by))
             self._resources = stack.pop_all()
         self._is_open = True
 
@@ -259,6 +273,7 @@ class RecordStream(AsyncIterator["Record"]):
             raise
         if record is None:
             await self._close(None)
+            await self._raise_interrupt()
             raise StopAsyncIteration
         return record
 

@@ -68,11 +68,12 @@ def scan(
 ) -> None:
     """Call ``process`` for each record of the configured streams, until told to stop.
 
-    It returns after SIGTERM or Ctrl-C, when ``process`` returns ``ScanResult.STOP``, or soon after
-    ``stop`` is set: running calls are finished, and their checkpoints written. A second signal has
-    its usual effect. When ``process`` returns, its record has been processed; with
-    ``kinesis.checkpoint.application`` the next run continues after it. The records of a shard come
-    in their order.
+    It returns after SIGTERM, when ``process`` returns ``ScanResult.STOP``, or soon after ``stop``
+    is set: running calls are finished, and their checkpoints written. So they are after Ctrl-C,
+    which then raises ``KeyboardInterrupt``. A second signal has its usual effect at once.
+
+    When ``process`` returns, its record has been processed; with ``kinesis.checkpoint.application``
+    the next run continues after it. The records of a shard come in their order.
 
     Args:
         properties: what to read, and how; ``None`` if ``options`` say everything.
@@ -144,6 +145,8 @@ def scan(
     signals = free_signals(signal.SIGTERM, signal.SIGINT)
     with ShortTraceback():
         asyncio.run(scanner.run(signals))
+        if scanner.is_interrupted:
+            raise KeyboardInterrupt
 
 
 def _with_values(process: Process, decode: Decoder) -> Process:
@@ -183,7 +186,11 @@ def _check_no_loop() -> None:
 
 @define(eq=False)
 class _Scanner:
-    """Works through deliveries with a callback; the arguments are those of :func:`scan`."""
+    """Works through deliveries with a callback; the arguments are those of :func:`scan`.
+
+    Attributes:
+        is_interrupted: whether Ctrl-C has ended it.
+    """
 
     _process: Process
     _name: str
@@ -195,6 +202,7 @@ class _Scanner:
     _on_shard_lost: OnShardTaken | None = field(kw_only=True)
     _stop_flag: threading.Event | None = field(kw_only=True, alias="stop")
     _clock: Clock = field(kw_only=True)
+    is_interrupted: bool = field(default=False, init=False)
     _is_open: bool = field(default=False, init=False)
     _is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
     # One worker at a time takes what comes next, and handles the end of a shard meanwhile.
@@ -221,7 +229,7 @@ class _Scanner:
     async def _read(self, signals: Iterable[signal.Signals]) -> None:
         async with self._feed:
             self._is_open = True
-            with stopped_by(*signals, stop=lambda _: self._stop()):
+            with stopped_by(*signals, stop=self._stop_by):
                 await self._run_workers()
 
     async def _run_workers(self) -> None:
@@ -239,6 +247,10 @@ class _Scanner:
         if not self._is_open:
             # Opening may take as long as the store's retries.
             reading.cancel()
+        self._stop()
+
+    def _stop_by(self, one: signal.Signals) -> None:
+        self.is_interrupted = one is signal.SIGINT
         self._stop()
 
     def _stop(self) -> None:

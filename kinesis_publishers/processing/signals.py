@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 _Stop: TypeAlias = "Callable[[signal.Signals], None]"
 _Loop: TypeAlias = "asyncio.AbstractEventLoop | None"
 
+_FINISHING: Final = b"\nFinishing what has begun. Ctrl-C again stops at once.\n"
+_STDERR: Final = 2
 _DEFAULT_HANDLERS: Final = (signal.SIG_DFL, signal.default_int_handler)
 # One handler per signal stops everything that reads in a loop, or, without one, in threads.
 _STOPS: dict[_Loop, defaultdict[signal.Signals, list[_Stop]]] = {}
@@ -117,7 +120,25 @@ def _default_handler(one: signal.Signals) -> Any:
 def _stop_all(loop: _Loop, one: signal.Signals) -> None:
     _remove_handler(loop, one)
     stops = _STOPS[loop].pop(one, [])
+    if stops and one is signal.SIGINT:
+        # Not by sys.stderr, whose writing this may have interrupted.
+        with suppress(OSError):
+            if os.isatty(_STDERR):
+                os.write(_STDERR, _FINISHING)
     for stop in stops:
         stop(one)
     if not stops:
         signal.raise_signal(one)
+
+
+async def interrupt() -> NoReturn:
+    """Let a Ctrl-C that has ended reading have its usual effect, now that all is closed.
+
+    Raises:
+        KeyboardInterrupt: the event loop runs without ``asyncio.run``.
+        CancelledError: ``asyncio.run`` has cancelled its main task, and raises that in the end.
+    """
+    signal.raise_signal(signal.SIGINT)
+    # The main task is cancelled here, and any other one ends with it.
+    await asyncio.sleep(0)
+    raise asyncio.CancelledError

@@ -7,15 +7,19 @@ text is a change of what people read: make it here, too.
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
 
+from kinesis_publishers import records
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from tests.integration.mistakes.screen import Screen, register_consumers, without_marks
 
@@ -197,34 +201,73 @@ def test_in_a_callback(screen: Screen) -> None:
     "loop",
     [
         "for record in records({how}): print(record.data, flush=True)",
+        "with records({how}) as stream: print(next(stream).data, flush=True); wait()",
         "scan(process=lambda record: print(record.data, flush=True), {how})",
         (
             "async def main():\n"
             "    async with read({how}) as stream:\n"
             "        async for record in stream: print(record.data, flush=True)\n"
+            "    print('behind the loop')\n"
             "asyncio.run(main())"
         ),
+        (
+            "async def main():\n"
+            "    async with read({how}) as stream:\n"
+            "        print((await anext(stream)).data, flush=True)\n"
+            "        while not stream._feed.is_stopping: await asyncio.sleep(0.01)\n"
+            "    print('behind the loop')\n"
+            "asyncio.run(main())"
+        ),
+        (
+            "async def main():\n"
+            "    async for record in read({how}): print(record.data, flush=True)\n"
+            "    print('behind the loop')\n"
+            "async def group():\n"
+            "    async with asyncio.TaskGroup() as tasks: tasks.create_task(main())\n"
+            "asyncio.run(group())"
+        ),
     ],
-    ids=["records", "scan", "read"],
+    ids=["records", "left", "scan", "read", "read and left", "read in a task"],
 )
-def test_ctrl_c_is_silent(screen: Screen, server: LocalKinesis, tmp_path: Path, loop: str) -> None:
+def test_ctrl_c_ends_the_program_in_order_and_says_so_on_a_terminal(
+    screen: Screen, server: LocalKinesis, tmp_path: Path, loop: str
+) -> None:
     screen.has_credentials()
     how = (
         f"stream='orders', region='us-east-1', endpoint={server.endpoint_url!r}, "
-        "start='TRIM_HORIZON'"
+        "start='TRIM_HORIZON', application='mine'"
     )
-    program = "import asyncio\nfrom kinesis_publishers import read, records, scan\n"
+    program = (
+        "import asyncio, signal\nfrom kinesis_publishers import read, records, scan\n"
+        "def wait():\n"
+        "    while signal.getsignal(signal.SIGINT) is not signal.default_int_handler: pass\n"
+        f"{loop.format(how=how)}\nprint('behind the program')"
+    )
+    terminal, side = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-c", program + loop.format(how=how)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=screen.environ,
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=side, env=screen.environ
     ) as child:
+        os.close(side)
         assert child.stdout is not None
         assert child.stdout.readline() == b"b'a lamp'\n"
         child.send_signal(signal.SIGINT)
-        assert child.communicate(timeout=60) == (b"", b"")
-    assert child.returncode == 0
+        said = b""
+        with suppress(OSError):  # nobody has the other side any more
+            while part := os.read(terminal, 4096):
+                said += part
+        assert child.stdout.read() == b""
+    os.close(terminal)
+    # A shell shows that as 130.
+    assert child.returncode == -signal.SIGINT
+    lines = said.decode().splitlines()
+    assert lines[:2] == ["", "Finishing what has begun. Ctrl-C again stops at once."]
+    assert lines[-1] == "KeyboardInterrupt"
+    # The record was finished, and the next run continues behind it.
+    server.put_many("orders", [("customer-1", b"a shade")])
+    store = str(tmp_path / "kinesis-publishers" / "checkpoints.sqlite3")
+    connection = server.properties("orders")
+    with records(connection, application="mine", checkpoint_sqlite_path=store) as stream:
+        assert next(stream).data == b"a shade"
 
 
 _COMMANDS = {

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from concurrent.futures import wait
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.integration.processing.processing_support import STREAM, Orders, numb
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Future
+    from contextlib import AbstractContextManager
 
 
 def first(stream: RecordIterator, count: int) -> list[int]:
@@ -34,6 +36,11 @@ def fail_at(stream: Iterable[Record], number: int) -> None:
     for record in stream:
         if int(record.data) == number:
             raise ZeroDivisionError
+
+
+def interrupted_by(number: signal.Signals) -> AbstractContextManager[object]:
+    """Return the context of a loop that ends with the signal: only after Ctrl-C it raises."""
+    return pytest.raises(KeyboardInterrupt) if number is signal.SIGINT else nullcontext()
 
 
 def is_reading() -> bool:
@@ -96,10 +103,11 @@ def test_a_signal_ends_the_loop_after_the_current_record(
     orders.put(40, key="one shard")
     before = signal.getsignal(number)
     seen: list[int] = []
-    for record in records(orders.properties()):
-        seen.append(int(record.data))
-        if seen[-1] == 7:
-            os.kill(os.getpid(), number)
+    with interrupted_by(number):
+        for record in records(orders.properties()):
+            seen.append(int(record.data))
+            if seen[-1] == 7:
+                os.kill(os.getpid(), number)
     assert seen[:8] == list(range(8))
     assert not is_reading()
     assert signal.getsignal(number) is before
@@ -111,9 +119,10 @@ def test_a_signal_ends_a_loop_that_waits(orders: Orders, number: signal.Signals)
     orders.put(20, key="one shard")
     main = threading.get_ident()
     killer = threading.Timer(0.2, signal.pthread_kill, (main, number))
-    for record in records(orders.properties()):
-        if int(record.data) == 19:
-            killer.start()
+    with interrupted_by(number):
+        for record in records(orders.properties()):
+            if int(record.data) == 19:
+                killer.start()
     assert not is_reading()
 
 
