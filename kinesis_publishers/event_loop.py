@@ -1,4 +1,4 @@
-"""The bridge from threads, and their blocking calls, to asyncio."""
+"""The bridge from threads, and their blocking calls, to asyncio; and no bridge to forks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,53 @@ import asyncio
 import atexit
 import concurrent.futures.thread  # noqa: F401 - for the order at the end; see below
 import logging
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Final, Generic, Protocol, TypeVar
+from weakref import WeakSet
+
+from kinesis_publishers.errors import ClosedError
 
 _T = TypeVar("_T")
 _LOGGER = logging.getLogger(__name__)
+
+
+FORKED: Final = "%s was opened before this process was forked: open one in each process"
+
+
+class OwnProcess:
+    """The process in which something was opened: a fork has neither its loop nor its connections.
+
+    Attributes:
+        is_left: whether this is a process that was forked off since.
+    """
+
+    def __init__(self) -> None:
+        self.is_left = False
+        _PROCESSES.add(self)
+
+    def check(self, what: str) -> None:
+        """Check that ``what`` was opened in this process; before any lock, which a fork inherits.
+
+        Raises:
+            ClosedError: it was not.
+        """
+        if self.is_left:
+            raise ClosedError(FORKED % what)
+
+
+_PROCESSES: Final[WeakSet[OwnProcess]] = WeakSet()
+
+
+def _leave_in_child() -> None:
+    for one in _PROCESSES:
+        one.is_left = True
+
+
+os.register_at_fork(after_in_child=_leave_in_child)
 
 
 class EventLoopThread:
@@ -83,11 +122,13 @@ class OpenInThread(Generic[_T]):
         context: entered at once, left by :meth:`close`.
 
     Attributes:
+        process: where the thread is.
         loop: runs everything that uses the value.
         value: the value that the context has yielded.
     """
 
     def __init__(self, context: AbstractAsyncContextManager[_T], *, name: str) -> None:
+        self.process = OwnProcess()
         self.loop = EventLoopThread(name=name)
         self._resources = AsyncExitStack()
         try:

@@ -7,6 +7,7 @@ import concurrent.futures
 import contextvars
 import inspect
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from attrs import Factory, define, field
 
+from kinesis_publishers.event_loop import FORKED, OwnProcess
 from kinesis_publishers.model import Record, RecordBatch
 
 _LOGGER = logging.getLogger(__name__)
@@ -32,11 +34,21 @@ class CallThreads(ThreadPoolExecutor):
 
     def __init__(self, count: int) -> None:
         super().__init__(count, "kinesis-scan")
+        self._process = OwnProcess()
 
     def start(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
         """Run ``work`` in a thread, with the caller's context variables."""
         context = contextvars.copy_context()
-        return asyncio.get_running_loop().run_in_executor(self, context.run, work)
+        return asyncio.get_running_loop().run_in_executor(self, context.run, self._run, work)
+
+    def _run(self, work: Callable[[], _T]) -> _T:
+        try:
+            return work()
+        finally:
+            if self._process.is_left:
+                # A callback has forked and returned: this thread is alone, and would wait for ever.
+                _LOGGER.error(FORKED, "This process ends: its scan")
+                os._exit(1)
 
     async def call(
         self,

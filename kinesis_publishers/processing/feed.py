@@ -18,6 +18,7 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.engine.slow_calls import SlowCalls
+from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import SequenceNumber, ShardKey, ShardProgress, resume_after
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
@@ -82,6 +83,7 @@ class DeliveryFeed(DeliverySink):
     cancellation of that task writes what was processed and closes everything.
 
     Attributes:
+        process: where it was opened, or made until then.
         notes: each calls :meth:`record` for a delivery in progress; they are called periodically,
             because a single record may take any time.
         is_stopping: whether no more is handed out.
@@ -108,6 +110,7 @@ class DeliveryFeed(DeliverySink):
         # Shards whose last records have been processed and must not be recorded yet.
         self._held_back: set[ShardKey] = set()
         self._reading: asyncio.Task[None] | None = None
+        self.process = OwnProcess()
         self.notes: set[Callable[[], None]] = set()
         self.is_stopping = False
 
@@ -134,6 +137,7 @@ class DeliveryFeed(DeliverySink):
         return cls(open_fetcher, clock)
 
     async def __aenter__(self) -> Self:
+        self.process = OwnProcess()
         for event in self._changes:
             event.clear()
         self._reading = asyncio.create_task(self._hold_open(), name="read streams")
@@ -266,7 +270,12 @@ class DeliveryFeed(DeliverySink):
         return None
 
     def may_continue(self, handed: HandedOut) -> bool:
-        """Say whether the next record of a delivery may be processed at this moment."""
+        """Say whether the next record of a delivery may be processed at this moment.
+
+        Raises:
+            ClosedError: this process was forked off.
+        """
+        self.process.check("this reader")
         key = handed.delivery.shard.key
         return not handed.is_cut and (self._assigner is None or self._assigner.may_deliver(key))
 

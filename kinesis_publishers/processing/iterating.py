@@ -175,6 +175,7 @@ class _Reading:
             return None
         self.open()
         assert self._opened is not None
+        self._opened.process.check("this reader")
         if self.pending is None:
             self.pending = self._opened.loop.start(self._stream.next_or_none())
         # If this is interrupted, the next call waits for the same record.
@@ -219,6 +220,8 @@ class _Reading:
             return
         closed_before_exit(self)
         self._signals.close()
+        if opened.process.is_left:
+            return
         if self.pending is not None:
             self.pending.cancel()
             # It may have taken a record, which the loop never got.

@@ -188,7 +188,7 @@ class RecordStream(AsyncIterator["Record"]):
         self._is_open = True
 
     async def _close(self, error: BaseException | None) -> None:
-        if self._is_over or not self._is_open:
+        if self._is_over or not self._is_open or self._feed.process.is_left:
             return
         self._is_over = True
         self._body.close()
@@ -198,6 +198,8 @@ class RecordStream(AsyncIterator["Record"]):
 
     def take_at_once(self) -> Record | None:
         """Return the next record if that needs no wait: the previous one has been processed."""
+        if self._is_open and self._feed.process.is_left:
+            self._feed.process.check("this reader")
         if self._failed is not None:
             return None
         self._processed = self._taken

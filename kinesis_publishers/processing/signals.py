@@ -131,6 +131,20 @@ def _stop_all(loop: _Loop, one: signal.Signals) -> None:
         signal.raise_signal(one)
 
 
+def _release_in_child() -> None:
+    """Let a fork handle signals as before: its signals are not those of its parent."""
+    if _FORMER:
+        # Through it asyncio would tell the parent.
+        signal.set_wakeup_fd(-1)
+    for (_, one), former in reversed(_FORMER.items()):
+        signal.signal(one, former)
+    for handlers in (_STOPS, _FORMER, _INSTALLED):
+        handlers.clear()
+
+
+os.register_at_fork(after_in_child=_release_in_child)
+
+
 async def interrupt() -> NoReturn:
     """Let a Ctrl-C that has ended reading have its usual effect, now that all is closed.
 

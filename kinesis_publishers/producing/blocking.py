@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -40,7 +39,6 @@ class BlockingProducer:
         self._opened = opened
         self._producer = opened.value
         self._clock = clock
-        self._pid = os.getpid()
         self._line: list[tuple[Row, Future[PutResult]]] = []
         self._line_bytes = 0
         # Guards the line, and says that it has become shorter.
@@ -91,7 +89,7 @@ class BlockingProducer:
                 too large for the stream may have this error in its future.
             ClosedError: the producer is closed, or cannot be used here.
         """
-        self._check_process()
+        self._opened.process.check("this producer")
         future: Future[PutResult] = _new_future()
         with self._turn:
             row = self._producer.checker.row_of((data, partition_key, explicit_hash_key))
@@ -111,7 +109,7 @@ class BlockingProducer:
         As :meth:`KinesisProducer.put_many`, which says what the arguments and errors are; the
         records are iterated over in this thread. A callback of a future must not call it.
         """
-        self._check_process()
+        self._opened.process.check("this producer")
         self._check_thread("put_many")
         future: Future[Sequence[PutResult]] = _new_future()
         put = ManyPuts(future)
@@ -135,7 +133,7 @@ class BlockingProducer:
             RecordsNotWrittenError: as of :meth:`KinesisProducer.flush`.
             ClosedError: as of :meth:`put`.
         """
-        self._check_process()
+        self._opened.process.check("this producer")
         self._check_thread("flush")
         self._run(self._flush())
 
@@ -146,7 +144,7 @@ class BlockingProducer:
             RecordsNotWrittenError: as of :meth:`KinesisProducer.close`, which says what
                 ``timeout_seconds`` is.
         """
-        if os.getpid() != self._pid:
+        if self._opened.process.is_left:
             return  # It is the parent's.
         self._check_thread("close")
         closed_before_exit(self)
@@ -159,13 +157,6 @@ class BlockingProducer:
             self._opened.loop.start(self._close(timeout_seconds)).result()
         finally:
             self._opened.close()
-
-    def _check_process(self) -> None:
-        # Before any lock: another thread of the parent may have held it when it was forked.
-        if os.getpid() != self._pid:
-            raise ClosedError(
-                "this producer was opened before this process was forked: open one in each process"
-            )
 
     def _check_thread(self, name: str) -> None:
         if self._opened.loop.is_current:

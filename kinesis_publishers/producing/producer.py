@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from typing import Self, Unpack
-from weakref import WeakSet
 
 from kinesis_publishers.assembly import WritingServices, open_writing
 from kinesis_publishers.clock import Clock
@@ -21,6 +19,7 @@ from kinesis_publishers.errors import (
     KinesisPublishersError,
     RecordsNotWrittenError,
 )
+from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink, ProducerStarted, ProducerStopped
 from kinesis_publishers.producing.buffer import Buffer
 from kinesis_publishers.producing.checking import Data, Item, RecordChecker
@@ -85,7 +84,7 @@ class KinesisProducer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unusable = "was not opened: use it as `async with`"
         self.checker = RecordChecker.of(services)
-        _PRODUCERS.add(self)
+        self._process = OwnProcess()
 
     @classmethod
     @asynccontextmanager
@@ -131,7 +130,7 @@ class KinesisProducer:
 
     def __del__(self) -> None:
         # A loop that is closed without cancelling its tasks takes the sender along.
-        if self._unusable == "" and self._outstanding.records:
+        if self._unusable == "" and self._outstanding.records and not self._process.is_left:
             _LOGGER.error(
                 "A producer for %s was left with %d records that were not written, or not for "
                 "certain: close it, or use `async with`.",
@@ -313,7 +312,7 @@ class KinesisProducer:
         Raises:
             RecordsNotWrittenError: as of :meth:`flush`.
         """
-        if self._sending is None:
+        if self._sending is None or self._process.is_left:
             return
         if self._closing is not None:
             await self._closing.wait()
@@ -366,6 +365,7 @@ class KinesisProducer:
         self._outstanding.give_up_all(error)
 
     def _check_usable(self) -> None:
+        self._process.check(f"the producer for {self._services.name}")
         if self._unusable:
             raise ClosedError(f"the producer for {self._services.name} {self._unusable}")
 
@@ -386,14 +386,3 @@ class KinesisProducer:
 
 
 _CLOSED = "is closed"
-# They have neither a loop nor connections in the child of a fork.
-_PRODUCERS: WeakSet[KinesisProducer] = WeakSet()
-
-
-def _end_in_child() -> None:
-    for one in _PRODUCERS:
-        one._unusable = "was opened before this process was forked: open one in each process"
-        one._sending = None
-
-
-os.register_at_fork(after_in_child=_end_in_child)

@@ -12,15 +12,13 @@ from kinesis_publishers.assembly import Services, open_checkpointer, open_servic
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig, Options, Properties, Scalar
-from kinesis_publishers.engine.delivery import (
-    DeliverySink,
-    ShardStatus,
-)
+from kinesis_publishers.engine.delivery import DeliverySink, ShardStatus
 from kinesis_publishers.engine.lineage import blocked_shards
 from kinesis_publishers.engine.pool import Reservation
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.engine.slow_calls import LOOK_SECONDS
 from kinesis_publishers.errors import ConfigError, KinesisPublishersError, StreamRecreatedError
+from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
 from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.metrics.sinks import repeated
@@ -75,6 +73,7 @@ class KinesisDataFetcher:
     ) -> None:
         self._services = services
         self.slow_calls = services.slow_calls
+        self._process = OwnProcess()
         self._guard = guard
         self.assigner = assigner or services.assigner
         self.assigner.on_change(lambda: self._wake.set())
@@ -256,10 +255,12 @@ class KinesisDataFetcher:
         Calling it is optional: :meth:`run` does it first.
 
         Raises:
+            ClosedError: this process was forked off the one in which the fetcher was opened.
             StreamNotFoundError: a stream does not exist.
             CheckpointError: ``resume`` is the progress of other streams.
             DataLossError: what ``resume`` says cannot be continued.
         """
+        self._process.check("this fetcher")
         await self._shards.prepare()
         await self._write_first_checkpoints()
         if self._guard is not None:
@@ -276,6 +277,7 @@ class KinesisDataFetcher:
         Raises:
             KinesisPublishersError: the first failure; every shard has been stopped then.
         """
+        self._process.check("this fetcher")
         if self._is_stopping:
             return
         # The last checkpoints are written when every shard has stopped: around the scope.

@@ -8,14 +8,14 @@ import signal
 import sqlite3
 import threading
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from kinesis_publishers import Record, read, records, scan
 from kinesis_publishers.processing.signals import free_signals
+from tests.integration.processing.processing_support import Orders, run_program
 from tests.integration.processing.scanning_support import Collector, scanned, scanned_in_next_run
-
-if TYPE_CHECKING:
-    from tests.integration.processing.processing_support import Orders
 
 
 def scanning(properties: dict[str, str], process: Any, stop: threading.Event) -> threading.Thread:
@@ -122,6 +122,72 @@ def test_a_handler_of_a_later_event_loop_stays(orders: Orders) -> None:
     orders.put(1)
     asyncio.run(leave())
     asyncio.run(handle())
+
+
+_FORKS = """
+import asyncio, os, signal
+from kinesis_publishers import KinesisDataFetcher, ScanResult, read, records, scan
+from kinesis_publishers.errors import ClosedError
+
+def fork():
+    if (child := os.fork()) == 0:
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        return True
+    os.waitpid(child, 0)
+    return False
+
+with_records = records(where)
+def by_records():
+    with with_records as stream:
+        next(stream)
+        if fork():
+            next(stream)
+
+async def by_read():
+    async with read(where) as stream:
+        await anext(stream)
+        if fork():
+            try:
+                await anext(stream)
+            except ClosedError as error:
+                os.write(2, str(error).encode())
+            os._exit(0)
+
+async def by_fetcher():
+    async with KinesisDataFetcher.from_properties(where, print) as fetcher:
+        if fork():
+            try:
+                await fetcher.run()
+            except ClosedError as error:
+                os.write(2, str(error).encode())
+            os._exit(0)
+
+def by_scan():
+    def process(record):
+        return None if fork() else ScanResult.STOP
+
+    scan(where, process)
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["by_records()", "asyncio.run(by_read())", "asyncio.run(by_fetcher())", "by_scan()"],
+)
+def test_a_fork_cannot_use_the_reader_of_its_parent(orders: Orders, program: str) -> None:
+    orders.put(20, key="one shard")
+    _, said = run_program(f"where = {orders.properties()!r}{_FORKS}\n{program}")
+    assert said.count("was opened before this process was forked: open one in each process") == 1
+
+
+def test_a_reader_that_was_not_opened_is_for_a_fork_as_well(orders: Orders) -> None:
+    orders.put(20, key="one shard")
+    printed, said = run_program(f"""where = {orders.properties()!r}{_FORKS}
+if fork():
+    with with_records:
+        print(next(with_records).data, flush=True)
+""")
+    assert (printed, said) == ("b'0'\n", "")
 
 
 def test_scans_in_many_threads_do_not_meet(orders: Orders) -> None:
