@@ -113,17 +113,10 @@ class _FilterPushdown:
 
 
 def refuse_ending_position(properties: Properties) -> None:
-    """Refuse an ending position for a streaming query.
-
-    Raises:
-        ConfigErrors: names every option that says where reading ends.
-    """
-    _raise_all(
-        InvalidOptionError(
-            f"{key} is for spark.read: a streaming query has no end. Remove it, or use "
-            "trigger(availableNow=True) to read what there is and stop"
-        )
-        for key in properties.given_keys(EndingPositionConfig.options())
+    """Refuse an ending position for a streaming query, as :meth:`Properties.without_end` does."""
+    properties.without_end(
+        "a streaming query has no end. Remove it, or use trigger(availableNow=True) to read what "
+        "there is and stop"
     )
 
 
@@ -138,14 +131,9 @@ def checked_bounds(properties: Properties, *, loaded_at: datetime) -> BatchBound
         ConfigErrors: names every problem; no call to AWS is made.
     """
     bounds = BatchBounds.from_properties(properties, loaded_at=loaded_at)
-    _raise_all(_problems(properties, bounds))
-    return bounds
-
-
-def _raise_all(found: Iterator[ConfigError]) -> None:
-    problems = list(found)
-    if problems:
+    if problems := list(_problems(properties, bounds)):
         raise ConfigErrors(problems)
+    return bounds
 
 
 def _problems(properties: Properties, bounds: BatchBounds) -> Iterator[ConfigError]:

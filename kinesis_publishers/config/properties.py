@@ -14,6 +14,7 @@ from kinesis_publishers.config.keywords import assign_keywords, replaced_by
 from kinesis_publishers.config.option import Entry, Lookup, Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.rules import find_problems
+from kinesis_publishers.config.sections.positions import EndingPositionConfig
 from kinesis_publishers.config.sections.source import StreamsConfig
 from kinesis_publishers.config.spark_options import assign_spark_options
 from kinesis_publishers.errors import (
@@ -172,6 +173,18 @@ class Properties(Lookup):
     def unimplemented_keys(self) -> tuple[str, ...]:
         """Return the keys, as written, that are valid but that nothing reads."""
         return self.given_keys(option for option in ALL_OPTIONS if option.unread)
+
+    def without_end(self, advice: str = "this reader has no end. Remove it") -> Properties:
+        """Return these properties, for a reader that has no end.
+
+        Raises:
+            ConfigErrors: names every option that says where reading ends.
+        """
+        if keys := self.given_keys(EndingPositionConfig.options()):
+            raise ConfigErrors(
+                [InvalidOptionError(f"{key} is for spark.read: {advice}") for key in keys]
+            )
+        return self
 
     def with_values(self, values: Mapping[Option[Any], Scalar | None]) -> Properties:
         """Return the same properties with other values of some options; ``None`` leaves one out.

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.clock import Clock
-from kinesis_publishers.config import Properties
+from kinesis_publishers.config import Properties, SparkConfig
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.event_loop import OwnProcess
@@ -127,9 +127,11 @@ class DeliveryFeed(DeliverySink):
         Raises:
             ConfigError: the properties cannot work; every problem is named.
         """
+        if idle := properties.given_keys(SparkConfig.options()):
+            _LOGGER.warning("Only Spark reads %s: no effect here", ", ".join(idle))
         open_fetcher = partial(
             KinesisDataFetcher.from_properties,
-            properties,
+            properties.without_end(),
             records_deliveries=False,
             events=events,
             clock=clock,

@@ -20,7 +20,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.discovery import ShardDiscovery
-from kinesis_publishers.errors import DataLossError, InvalidOptionError, PositionTrimmedError
+from kinesis_publishers.errors import InvalidOptionError, PositionTrimmedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Shard, ShardKey, ShardProgress, ShardRange, StartingPosition
 from kinesis_publishers.readers.range_ends.last_record import PolledPages, TipSearch
@@ -92,7 +92,7 @@ class _BatchPlan:
         while True:
             shards = await self._list_shards(streams, bounds)
             if not found:
-                self._check_named_shards(shards, bounds)
+                self._data_loss.check_named(bounds.named_shards, shards)
             new = [
                 shard
                 for shard in shards
@@ -114,18 +114,6 @@ class _BatchPlan:
             self._assigner.check_listing(listed)
             shards += filter(self._assigner.reads, listed)
         return shards
-
-    def _check_named_shards(self, shards: Sequence[Shard], bounds: BatchBounds) -> None:
-        if not shards:
-            return
-        listed = {shard.shard_id for shard in shards}
-        for shard_id in sorted(bounds.named_shards - listed):
-            self._data_loss.report(
-                ShardKey(shards[0].stream_arn, shard_id),
-                "the options give a position for this shard, but no stream lists it: it has left "
-                "the retention, or its name is misspelt.",
-                kind=DataLossError,
-            )
 
     async def _range_of(self, shard: Shard, bounds: BatchBounds) -> ShardRange | None:
         start, until = bounds.start_of(shard.shard_id), bounds.until_of(shard.shard_id)

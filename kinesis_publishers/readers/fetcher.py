@@ -139,7 +139,7 @@ class KinesisDataFetcher:
             ConfigError: the properties cannot work; every problem is named.
             CheckpointError: the store of checkpoints cannot be used, or what it has.
         """
-        properties = Properties.of(properties, options)
+        properties = Properties.of(properties, options).without_end()
         if resume is not None and CheckpointConfig.from_properties(properties).application:
             raise ConfigError(
                 "resume and kinesis.checkpoint.application both say where reading continues: give "

@@ -162,6 +162,8 @@ class ShardTable:
         since = None if services.initial_shards else initial.position.timestamp
         listed = await services.discovery.list_shards(identity.arn, since=since)
         services.assigner.check_listing(listed)
+        named = [key for key, one in services.initial_shards.items() if not one.is_ended]
+        services.data_loss.check_named(named, listed)
         self.progress.update(
             {
                 shard.key: pinned_progress(services.initial_shards[shard.shard_id], now)

@@ -130,7 +130,8 @@ class InitialPositionConfig(Section, section="Source"):
         parser=_ShardPositionsParser(),
         default=(),
         namespace=Namespace.OURS,
-        doc="JSON with a position per shard; the other shards begin at stream.initpos.",
+        doc="JSON with a position per shard, for a stream that was not read before; the others "
+        "begin at stream.initpos. A shard that is not listed is an error (failondataloss).",
     )
 
     @property
@@ -154,7 +155,8 @@ class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
         key="stream.endpos",
         parser=Choice(members=EndingPosition),
         default=EndingPosition.LATEST,
-        doc="Where a batch read ends. LATEST is the instant at which the DataFrame is loaded.",
+        doc="Where a batch read ends. LATEST is the instant at which the DataFrame is loaded. "
+        "Readers without an end, which are all others, refuse the options of an end.",
     )
     timestamp_text: ClassVar[Option[str | None]] = Option(
         key="stream.endpos.timestamp",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_publishers import Options, Record, RecordIterator, Shard, records
+from kinesis_publishers import Options, Record, RecordIterator, Shard, read, records, scan
 from kinesis_publishers.errors import AccessDeniedError, ClosedError, ConfigErrors
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.integration.processing.processing_support import STREAM, Orders, numbers, run_program
@@ -208,6 +208,19 @@ def test_what_is_wrong_is_said_in_the_words_of_the_keywords(orders: Orders) -> N
     assert "streamx: unknown option; did you mean stream?" in message
     assert "lease_enabled: got 'perhaps'" in message
     assert "stream (kinesis.streams) is required" in message
+
+
+def test_options_of_spark_are_refused_where_they_would_miss_or_read_too_much_or_said(
+    orders: Orders, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = orders.properties(stream_endpos="LATEST")
+    for reader in (read, records, lambda given: scan(given, print)):
+        with pytest.raises(
+            ConfigErrors, match=r"kinesis\.stream\.endpos is for spark\.read: .* no end"
+        ):
+            reader(ended)
+    records(orders.properties(spark_maxrecordspertrigger="7"))
+    assert "Only Spark reads kinesis.spark.maxrecordspertrigger" in caplog.text
 
 
 def test_what_the_service_refuses_is_raised_by_the_loop(orders: Orders) -> None:

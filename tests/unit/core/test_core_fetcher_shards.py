@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -180,6 +181,25 @@ async def test_positions_of_single_shards_go_before_the_initial_position():
         TWO: StartingPosition.at_timestamp(NOW),
         THREE: TRIM_HORIZON,
     }
+
+
+async def test_a_position_for_a_shard_that_is_not_listed_is_data_loss_or_a_slip():
+    initial = {
+        ONE: after(0, 1),
+        TWO: ShardProgress(position=TRIM_HORIZON, is_ended=True),
+        THREE: ShardProgress(position=StartingPosition.latest()),
+    }
+    for fails in (True, False):
+        world = World(initial_shards=initial, fails_on_data_loss=fails)
+        world.add(0)
+        reader = world.fetcher()
+        with pytest.raises(DataLossError, match=f"{ONE}.*misspelt") if fails else nullcontext():
+            await reader.prepare()
+    lost = [one.shard.shard_id for one in world.events_of(DataLossTolerated)]
+    assert lost == [ONE, THREE]
+    # After the beginning the option has no meaning any more.
+    await world.fetcher(reader.progress).prepare()
+    assert len(world.events_of(DataLossTolerated)) == 2
 
 
 async def test_progress_of_a_child_alone_does_not_read_its_ancestors_again():
