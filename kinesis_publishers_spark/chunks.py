@@ -191,7 +191,7 @@ def next_offset(
             # The shard has left the retention, and the listing, while its last records waited.
             progress = reached[key].ended()
         shards[key] = ShardOffset(progress=progress, first=firsts.get(key))
-    return Offset(streams=known.streams, shards=shards)
+    return evolve(known, shards=shards)
 
 
 def _untouched(key: ShardKey, start: Offset, begun: Offset, known: Offset) -> ShardProgress:
@@ -208,12 +208,12 @@ def _untouched(key: ShardKey, start: Offset, begun: Offset, known: Offset) -> Sh
 def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
     """Say whether ``start`` should be replaced although there are no records.
 
-    A new stream needs it, because its pinned beginning must outlast a restart; the end of a shard
-    needs it, because its children and a restart rely on it; and idle shards need it every few
-    hours: the instant up to which they are known to be read must not become so old that a restart
-    takes it for lost data.
+    A new stream needs it, because its pinned beginning must outlast a restart; one that is left
+    out, because that is reported once; the end of a shard, because its children and a restart rely
+    on it; and idle shards need it every few hours: the instant up to which they are known to be
+    read must not become so old that a restart takes it for lost data.
     """
-    if known.streams != start.streams:
+    if (known.streams, known.left_out) != (start.streams, start.left_out):
         return True
     for key, one in known.shards.items():
         before = start.shards.get(key)

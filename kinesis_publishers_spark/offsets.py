@@ -52,10 +52,12 @@ class Offset:
     Attributes:
         streams: the identity of each stream, by ARN.
         shards: how far each shard is read.
+        left_out: which streams the query does not read any more; they keep their shards, too.
     """
 
     streams: Mapping[str, StreamIdentity] = field(factory=dict)
     shards: Mapping[ShardKey, ShardOffset] = field(factory=dict)
+    left_out: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, progress: Mapping[str, StreamProgress]) -> Offset:
@@ -67,6 +69,7 @@ class Offset:
                 for arn, stream in progress.items()
                 for shard_id, one in stream.shards.items()
             },
+            left_out=frozenset(arn for arn, stream in progress.items() if stream.is_left_out),
         )
 
     @property
@@ -80,6 +83,7 @@ class Offset:
                     for key, one in self.shards.items()
                     if key.stream_arn == arn
                 },
+                is_left_out=arn in self.left_out,
             )
             for arn, identity in self.streams.items()
         }
@@ -109,6 +113,7 @@ class Offset:
             "streams": {
                 arn: {
                     "created": _to_micros(self.streams[arn].created_at),
+                    **({"leftOut": True} if arn in self.left_out else {}),
                     "shards": {
                         key.shard_id: _shard_to_json(self.shards[key])
                         for key in sorted(self.shards, key=str)
@@ -163,13 +168,14 @@ def _range_between(key: ShardKey, begin: ShardOffset | None, end: ShardOffset) -
 
 def _from_json(text: OffsetJson) -> Offset:
     streams, shards = {}, {}
+    left_out = frozenset(arn for arn, one in text["streams"].items() if one.get("leftOut", False))
     for arn, stream in text["streams"].items():
         streams[arn] = StreamIdentity(
             name=arn.rpartition("/")[2], arn=arn, created_at=_from_micros(stream["created"])
         )
         for shard_id, shard in stream["shards"].items():
             shards[ShardKey(arn, shard_id)] = _shard_from_json(shard)
-    return Offset(streams=streams, shards=shards)
+    return Offset(streams=streams, shards=shards, left_out=left_out)
 
 
 def _shard_to_json(offset: ShardOffset) -> dict[str, Any]:

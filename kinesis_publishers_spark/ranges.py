@@ -9,6 +9,8 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
 from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy, SparkConfig
 from kinesis_publishers.event_loop import OpenInThread
 from kinesis_publishers.readers import (
@@ -127,7 +129,7 @@ class RangeSession(Session):
             )
             for key, one in known.shards.items()
         }
-        end = Offset(streams=known.streams, shards=shards)
+        end = evolve(known, shards=shards)
         if end == start:
             return None
         payload_bytes = sum(one.payload_bytes or 0 for one in found.values())
@@ -153,7 +155,7 @@ class RangeSession(Session):
             return []
         if self._executor_properties is None:
             self._executor_properties = executor_properties(
-                self._query.properties, end.streams, self._query.guard
+                self._query.properties, end.streams.keys() - end.left_out, self._query.guard
             )
         task = partial(RangePartition, self._executor_properties)
         if found is None:

@@ -206,9 +206,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @at_boundary
     def commit(self, end: OffsetJson) -> None:
         """Learn that Spark is done with the micro-batch that ends at ``end``."""
-        offset = self._parse(end)
-        self._batches.commit(offset)
-        self._log("committed", offset)
+        self._batches.commit(self._parse(end))
+        self._log("committed")
 
     def stop(self) -> None:
         """Stop reading. Spark calls it after an error; it kills the process of a stopped query."""
@@ -219,7 +218,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned, lag = self._batches.planned, self._batches.lag()
         self._log(
             "planned",
-            end,
             shards=len(end.ranges_since(start)),
             records=None if planned is None else planned.records,
             payload_bytes=None if planned is None else planned.payload_bytes,
@@ -228,10 +226,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             plan_seconds=round(seconds, 3),
         )
 
-    def _log(self, event: str, end: Offset, **more: float | None) -> None:
-        """Log what happened to the micro-batch that ends at ``end``, at level INFO."""
-        streams = ",".join(sorted(identity.name for identity in end.streams.values()))
-        fields = {"streams": streams, "planner": self._batches.planner, **more}
+    def _log(self, event: str, **more: float | None) -> None:
+        """Log what happened to a micro-batch, at level INFO."""
+        fields = {"streams": self._stream_names, "planner": self._batches.planner, **more}
         text = " ".join(
             f"{name}={'unknown' if value is None else value}" for name, value in fields.items()
         )

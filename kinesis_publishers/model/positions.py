@@ -201,10 +201,12 @@ class StreamProgress:
     Attributes:
         identity: which stream; a stream that is created again has another identity.
         shards: the progress of each shard, by shard id.
+        is_left_out: the last reader did not read the stream, and has said so.
     """
 
     identity: StreamIdentity
     shards: Mapping[str, ShardProgress]
+    is_left_out: bool = False
 
 
 @frozen(kw_only=True)

@@ -182,8 +182,13 @@ class KinesisDataFetcher:
 
     @property
     def progress(self) -> dict[str, StreamProgress]:
-        """How far each stream (by ARN) has been read: what ``resume`` takes."""
+        """How far each stream (by ARN) has been read, or is left: what ``resume`` takes."""
         return self._shards.by_stream(self._current_progress())
+
+    @property
+    def left_shards(self) -> Collection[ShardKey]:
+        """The shards of the streams that this fetcher does not read."""
+        return self._shards.left.keys()
 
     @property
     def statuses(self) -> list[ShardStatus]:
@@ -357,9 +362,9 @@ class KinesisDataFetcher:
         """Write where new shards begin, before they are read."""
         if self._checkpointer is not None:
             shards = self._shards
-            there = shards.others | shards.listed
+            there, known = shards.others | shards.listed, shards.left | shards.progress
             try:
-                await self._checkpointer.follow(shards.identities, there, shards.progress)
+                await self._checkpointer.follow(shards.identities, there, known)
             except KinesisPublishersError as error:
                 # It is written with the next round. What has no first checkpoint is not read.
                 if not (self._is_prepared and self._checkpointer.stored.is_bearable(error)):

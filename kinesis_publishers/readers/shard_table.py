@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from attrs import evolve
+
 from kinesis_publishers.assembly import Services
 from kinesis_publishers.engine.data_loss import recreated_message
 from kinesis_publishers.engine.lineage import (
@@ -56,6 +58,8 @@ class ShardTable:
             that are newer than the listing.
         others: shards that the service has listed and that do not exist for this reader.
         progress: how far each known shard has been read.
+        left: the same of shards that are there and do not exist for this reader: a later one that
+            reads them goes on there.
     """
 
     def __init__(
@@ -74,6 +78,8 @@ class ShardTable:
         self.listed: dict[ShardKey, Shard] = {}
         self.others: dict[ShardKey, Shard] = {}
         self.progress: dict[ShardKey, ShardProgress] = {}
+        self.left: dict[ShardKey, ShardProgress] = {}
+        self._left_out: dict[str, StreamProgress] = {}
 
     def renewed(self) -> ShardTable:
         """Return one that is not prepared, and continues where this one is."""
@@ -124,11 +130,14 @@ class ShardTable:
                 f"configured ({configured}): use a checkpoint of its own for each set of streams."
             )
         for arn in left_out:
-            self._services.data_loss.report(
-                ShardKey(arn, "*"),
-                f"the stream has been read before and is no longer configured ({configured}).",
-                kind=DataLossError,
-            )
+            # Once: it stays where it is until it is configured again.
+            if not self._resume[arn].is_left_out:
+                self._services.data_loss.report(
+                    ShardKey(arn, "*"),
+                    f"the stream has been read before and is no longer configured ({configured}).",
+                    kind=DataLossError,
+                )
+            self._left_out[arn] = evolve(self._resume[arn], is_left_out=True)
 
     async def _prepare_stream(self, identity: StreamIdentity, now: datetime) -> None:
         resume = self._resume.get(identity.arn)
@@ -147,10 +156,7 @@ class ShardTable:
             known = {}
         listed = await self._services.discovery.list_shards(identity.arn)
         self._services.assigner.check_listing(listed)
-        others = {shard.key for shard in listed if not self._services.assigner.reads(shard)}
-        known = {key: one for key, one in known.items() if key not in others}
-        self.progress.update(known)
-        self._add_listed(listed, initial=None)
+        self._add_listed(listed, initial=None, known=known)
         for key in gone_shards((key for key in known if not known[key].is_ended), listed):
             self._services.data_loss.report_unread(key, known[key])
             self.progress[key] = known[key].ended()
@@ -164,14 +170,12 @@ class ShardTable:
         services.assigner.check_listing(listed)
         named = [key for key, one in services.initial_shards.items() if not one.is_ended]
         services.data_loss.check_named(named, listed)
-        self.progress.update(
-            {
-                shard.key: pinned_progress(services.initial_shards[shard.shard_id], now)
-                for shard in listed
-                if shard.shard_id in services.initial_shards
-            }
-        )
-        self._add_listed(listed, initial=initial)
+        known = {
+            shard.key: pinned_progress(services.initial_shards[shard.shard_id], now)
+            for shard in listed
+            if shard.shard_id in services.initial_shards
+        }
+        self._add_listed(listed, initial=initial, known=known)
 
     async def discover(
         self, *, in_use: Collection[ShardKey] = (), given_up: Collection[ShardKey] = ()
@@ -213,14 +217,25 @@ class ShardTable:
         new = [one for one in shards if one.key not in known and known >= {*one.parent_keys}]
         self._add_listed(new, initial=None)
 
-    def _add_listed(self, listed: Iterable[Shard], *, initial: ShardProgress | None) -> None:
+    def _add_listed(
+        self,
+        listed: Iterable[Shard],
+        *,
+        initial: ShardProgress | None,
+        known: Mapping[ShardKey, ShardProgress] | None = None,
+    ) -> None:
+        """Add shards, and how far some are ``known`` to have been read already."""
         here = {shard.key: shard for shard in listed}
         shards = {key: one for key, one in here.items() if self._services.assigner.reads(one)}
         self.others.update({key: one for key, one in here.items() if key not in shards})
-        added = starting_progress(shards.values(), self.progress, initial)
-        self.progress.update(added)
+        self.progress.update(known or {})
+        # Of others, too: where a shard begins follows from where its parents and children are.
+        begun = starting_progress(here.values(), self.left | self.progress, initial)
+        self.progress.update(begun)
+        left = self.others.keys() & self.progress.keys()
+        self.left.update({key: self.progress.pop(key) for key in left})
         self.listed.update(shards)
-        if added:
+        if added := begun.keys() & shards.keys():
             self._services.events(
                 ShardsDiscovered(
                     stream_arn=next(iter(added)).stream_arn,
@@ -241,12 +256,13 @@ class ShardTable:
         return frozenset(ancestors([key], self.listed))
 
     def by_stream(self, progress: Mapping[ShardKey, ShardProgress]) -> dict[str, StreamProgress]:
-        """Return ``progress`` as what ``resume`` takes: per stream (by ARN)."""
+        """Return ``progress``, and what this reader leaves, as what ``resume`` takes."""
         shards: dict[str, dict[str, ShardProgress]] = {arn: {} for arn in self.identities}
-        for key, one in progress.items():
+        for key, one in {**self.left, **progress}.items():
             if key.stream_arn in shards:
                 shards[key.stream_arn][key.shard_id] = one
-        return {
+        read = {
             arn: StreamProgress(identity=identity, shards=shards[arn])
             for arn, identity in self.identities.items()
         }
+        return self._left_out | read

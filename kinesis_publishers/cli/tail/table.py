@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, evolve, field
@@ -149,18 +149,22 @@ class LiveTable(RecordView):
             await self._clock.sleep(_PERIOD_SECONDS)
 
     def _update(self, live: Live, fetcher: KinesisDataFetcher) -> None:
-        screen = self.screen(fetcher.progress, fetcher.statuses)
+        screen = self.screen(fetcher.progress, fetcher.statuses, left=fetcher.left_shards)
         height = None if self._has_ended else self._console.height
         live.update(evolve(screen, height=height), refresh=True)
 
     def screen(
-        self, progress: Mapping[str, StreamProgress], statuses: Iterable[ShardStatus]
+        self,
+        progress: Mapping[str, StreamProgress],
+        statuses: Iterable[ShardStatus],
+        *,
+        left: Collection[ShardKey] = (),
     ) -> Screen:
         """Return what is to be drawn now, of the shards of each stream and those being read."""
         if not self._screen.is_paused:
             self._screen = evolve(
                 self._screen,
-                rows=list(self._rows(progress, statuses)),
+                rows=[row for row in self._rows(progress, statuses) if row.key not in left],
                 newest=tuple(self.newest),
                 elapsed_seconds=self._clock.monotonic() - self._started_at,
             )

@@ -62,6 +62,11 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
         pause.wait(_POLL_SECONDS)
 
 
+def pass_a_moment() -> None:
+    """Let the clock of the server, which counts milliseconds, move on."""
+    threading.Event().wait(0.005)
+
+
 def wait_for_buffered(planner: MicroBatches, count: int) -> None:
     """Wait until the prefetch planner has fetched so many records."""
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from tests.integration.planner.planner_harness import STREAM, StartQuery, put
+from tests.integration.planner.planner_harness import STREAM, StartQuery, pass_a_moment, put
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-
-
-def pass_a_moment() -> None:
-    """Let the clock of the server, which counts milliseconds, move on."""
-    threading.Event().wait(0.005)
 
 
 def test_latest_reads_what_comes_after_the_start_and_nothing_before(

@@ -259,8 +259,8 @@ class Terminal:
         rows = re.findall(r"^(\d+) +(\w+) .* (-|\d+ms) [▁-█]{10}", frame, re.MULTILINE)
         return {shard: (state, behind) for shard, state, behind in rows}
 
-    async def run(self, server: LocalKinesis, session: TailSession) -> None:
-        properties = server.properties(_ORDERS) | _READ
+    async def run(self, server: LocalKinesis, session: TailSession, **more: str) -> None:
+        properties = server.properties(_ORDERS) | _READ | more
         async with (
             asyncio.timeout(30),
             KinesisDataFetcher.from_properties(properties, session) as fetcher,
@@ -269,19 +269,17 @@ class Terminal:
             await self.table.run(fetcher)
 
 
+@pytest.mark.parametrize("named", [{}, {"kinesis.shards": f"{_ORDERS}:shardId-000000000002"}])
 async def test_the_table_that_stays_says_how_far_each_shard_was_read_or_that_it_has_ended(
-    local_kinesis: LocalKinesis,
+    local_kinesis: LocalKinesis, named: dict[str, str]
 ) -> None:
     local_kinesis.create_stream(_ORDERS, 2)
     local_kinesis.reshard(_ORDERS, 1)
     terminal = Terminal()
     session = TailSession(terminal.table, until=terminal.clock.now())
-    await terminal.run(local_kinesis, session)
-    assert terminal.shards(terminal.frames()[-1]) == {
-        "0": ("ended", "-"),
-        "1": ("ended", "-"),
-        "2": ("stopped", "0ms"),
-    }
+    await terminal.run(local_kinesis, session, **named)
+    parents = {} if named else dict.fromkeys("01", ("ended", "-"))
+    assert terminal.shards(terminal.frames()[-1]) == parents | {"2": ("stopped", "0ms")}
 
 
 class FinishOne(TailSession):

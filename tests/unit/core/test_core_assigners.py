@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from attrs import define, field
 
-from kinesis_publishers import Properties, Shard, ShardAssigner, ShardKey, ShardProgress
+from kinesis_publishers import (
+    Properties,
+    Shard,
+    ShardAssigner,
+    ShardKey,
+    ShardProgress,
+    StartingPosition,
+)
 from kinesis_publishers.errors import InvalidOptionError
 from kinesis_publishers.leases.assigners import NamedShards
 from kinesis_publishers.testing.fakes import RecordingSink, sample_shard, shard_name
@@ -62,6 +69,35 @@ async def test_the_checkpoints_of_other_shards_are_left_alone():
         await world.clock.advance(60)
     assert world.stored.keys() == before.keys()
     assert world.stored[shard_name(0)] == before[shard_name(0)]
+
+
+@pytest.mark.parametrize("kind", [World, StoredWorld])
+async def test_a_later_reader_of_all_shards_goes_on_where_named_ones_and_others_are(
+    kind: type[World],
+):
+    """Where the others begin is fixed with LATEST, and given for one of them."""
+    own = ShardProgress(position=StartingPosition.trim_horizon())
+    latest = StartingPosition.latest()
+    world = kind(initial_position=latest, initial_shards={shard_name(2): own}, assigner=named(0))
+    for number in range(3):
+        world.add(number)
+    began_at = world.clock.now()
+    if isinstance(world, StoredWorld):
+        async with world.reading():
+            await world.clock.advance(60)
+        resume = None
+    else:
+        async with world.running() as first:
+            await world.clock.advance(60)
+        assert first.left_shards == {ONE, TWO}
+        resume = first.progress
+    world.assigner = ShardAssigner()
+    world.data_plane.iterator_calls.clear()
+    async with world.reading() if resume is None else world.running(world.fetcher(resume)):
+        await world.clock.advance(1)
+    begun = dict(world.started())
+    assert begun[ONE.shard_id].timestamp == began_at
+    assert begun[TWO.shard_id] == own.position
 
 
 @define(eq=False)

@@ -180,7 +180,8 @@ def test_a_new_stream_whose_records_all_wait_keeps_its_pinned_beginning() -> Non
     assert end.shards[B].progress == PINNED
 
 
-def test_a_stream_that_is_new_is_written_although_it_has_no_records() -> None:
+@pytest.mark.parametrize("start", [Offset(), evolve(offset({A: PINNED}), left_out={"x"})])
+def test_streams_that_come_and_go_are_written_although_there_are_no_records(start: Offset) -> None:
     known = offset({A: PINNED})
-    assert needs_refresh(Offset(), known, NOON)
-    assert not needs_refresh(end_of(Offset(), [], [], known), known, NOON)
+    assert needs_refresh(start, known, NOON)
+    assert not needs_refresh(end_of(start, [], [], known), known, NOON)
