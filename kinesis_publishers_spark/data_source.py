@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
 _LOGGER = logging.getLogger(__name__)
-# Where a streaming query that writes keeps its progress. Spark leaves it among the options.
-_CHECKPOINT = "checkpointlocation"
 # What Spark adds to the options of a table.
 _PROVIDER = "provider"
 
@@ -60,7 +58,12 @@ class KinesisDataSource(DataSource):
     @at_boundary
     def __init__(self, options: dict[str, str]) -> None:
         from kinesis_publishers import Properties, SystemClock
-        from kinesis_publishers.config import ALLOW_VARIABLE, SourceConfig, SparkConfig
+        from kinesis_publishers.config import (
+            ALLOW_VARIABLE,
+            OF_WRITE_STREAM,
+            SourceConfig,
+            SparkConfig,
+        )
         from kinesis_publishers.errors import ConfigError
         from kinesis_publishers.readers import (
             publisher_factory_class,
@@ -77,7 +80,8 @@ class KinesisDataSource(DataSource):
                 "source the options of a table. Use CREATE TEMPORARY VIEW ... USING kinesis "
                 "OPTIONS (...), or spark.read and spark.readStream."
             )
-        self._has_checkpoint = given.pop(_CHECKPOINT, None) is not None
+        # It is a sink then, and says so where a source is asked for.
+        self._of_sink = [name for key, name in OF_WRITE_STREAM.items() if key in given]
         self._loaded_at = SystemClock().now()
         # Checked here, so that a mistake is reported at load() and not in the first micro-batch.
         allow = [one.strip() for one in os.environ.get(ALLOW_VARIABLE, "").split(",")]
@@ -102,7 +106,7 @@ class KinesisDataSource(DataSource):
         # the properties. So do the ARNs of the consumers that EAGER registers here, where it runs
         # once.
         properties = with_region(properties)
-        self._properties = properties if self._has_checkpoint else register_consumers(properties)
+        self._properties = properties if self._of_sink else register_consumers(properties)
         # Registering checks the streams, too.
         self._is_checked = self._properties is not properties
         self._tasks = TaskReader.of(self._properties)
@@ -199,12 +203,11 @@ class KinesisDataSource(DataSource):
         check_schema(schema, Columns.of(self._config))
 
     def _check_reading(self) -> None:
-        from kinesis_publishers.errors import ConfigError
+        from kinesis_publishers.errors import ConfigError, ConfigErrors
 
-        if self._has_checkpoint:
-            raise ConfigError(
-                "checkpointLocation is an option of writeStream: remove it from what is read"
-            )
+        if self._of_sink:
+            advice = "is an option of writeStream: remove it from what is read"
+            raise ConfigErrors([ConfigError(f"{name} {advice}") for name in self._of_sink])
         if self._lack is not None:
             raise self._lack
 

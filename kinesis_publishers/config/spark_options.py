@@ -44,8 +44,17 @@ from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionEr
 ALLOW_VARIABLE: Final = "KINESIS_PUBLISHERS_ALLOW"
 """The environment variable of the driver that permits values, separated by commas."""
 
-# What Spark itself puts among the options of a source.
-_SPARK_INTERNAL: Final = frozenset({"path", "paths", "__paths__"})
+OF_WRITE_STREAM: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "checkpointlocation": "checkpointLocation",  # option("checkpointLocation", ...)
+        "queryname": "queryName",  # queryName(...); a flow of a declarative pipeline has one, too
+    }
+)
+"""What Spark (4.0 to 4.3) adds to the options of a sink only, as keys arrive and as users write."""
+
+# The argument of load(path), save(path) and start(path), and that of load([path, ...]): nothing
+# else is added anywhere, over Spark Connect and in pipelines neither.
+_SPARK_INTERNAL: Final = frozenset({"path", "paths", *OF_WRITE_STREAM})
 # The namespaces of awslabs' connector, and of Qubole's after it.
 _FOREIGN_PREFIXES: Final = ("kinesis.", "executor.", "client.", "sink.")
 
@@ -231,7 +240,7 @@ def _assign(assignments: Assignments, key: str, value: Scalar) -> None:
     elif (advice := _ADVICE_ON.get(foreign)) is not None:
         assignments.add_moved(key, advice)
     else:
-        assignments.add_unknown(key, more=tuple(ALIASES))
+        assignments.add_unknown(key, more=(*ALIASES, *OF_WRITE_STREAM.values()))
 
 
 def _foreign(key: str) -> str:

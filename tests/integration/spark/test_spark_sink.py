@@ -70,6 +70,7 @@ def test_a_stream_is_copied_by_producers_that_stay(
         .writeStream.format("kinesis")
         .options(**copies)
         .option("checkpointLocation", str(runner.checkpoint))
+        .queryName("copies")
         .start()
     )
     deadline = time.monotonic() + _DEADLINE_SECONDS

@@ -132,10 +132,21 @@ def test_a_missing_stream_is_named_with_all_other_mistakes() -> None:
 
 
 @pytest.mark.parametrize("kind", ["schema", "reader", "streamReader"])
-def test_a_checkpoint_is_refused_where_something_is_read(kind: str) -> None:
-    options = {"checkpointLocation": "x", "streamname": "orders", "region": "eu-west-1"}
-    with pytest.raises(ConfigError, match="is an option of writeStream: remove it"):
+@pytest.mark.parametrize("name", ["checkpointLocation", "queryName"])
+def test_options_of_a_sink_are_refused_where_something_is_read(name: str, kind: str) -> None:
+    options = {name: "x", "streamname": "orders", "region": "eu-west-1"}
+    with pytest.raises(ConfigError, match=f"{name} is an option of writeStream: remove it"):
         read(KinesisDataSource(options), kind)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("checkpointLocaton", "checkpointLocation"), ("queryNam", "queryName")]
+)
+def test_what_looks_like_an_option_of_spark_is_refused(written: str, meant: str) -> None:
+    options = {"streamname": "orders", "region": "eu-west-1", "path": "x", "paths": "[]"}
+    KinesisDataSource(options)
+    with pytest.raises(ConfigError, match=f"unknown option; did you mean {meant}"):
+        KinesisDataSource(options | {written.lower(): "x"})
 
 
 def read(source: KinesisDataSource, kind: str) -> None:
