@@ -27,13 +27,15 @@ def load(spark: SparkSession, name: str, options: dict[str, str]) -> DataFrame:
     return spark.readStream.format(name).options(**options).load()
 
 
-def run(frame: DataFrame, folder: Path, output: Path) -> None:
-    """Write the records that exist to ``output``, and wait for the end of the query."""
+def run(frame: DataFrame, folder: Path, name: str, form: str, **options: str) -> None:
+    """Write the records that exist, and wait for the end of the query."""
     query = (
-        frame.writeStream.format("parquet")
-        .option("checkpointLocation", str(folder / f"{output.name}-checkpoint"))
+        frame.writeStream.format(form)
+        .options(**options)
+        .option("checkpointLocation", str(folder / f"{name}-checkpoint"))
+        .queryName(name)
         .trigger(availableNow=True)
-        .start(str(output))
+        .start(str(folder / name))
     )
     if not query.awaitTermination(_ENDS_WITHIN_SECONDS):
         raise TimeoutError(f"the query has not ended: {query.status}")
@@ -43,7 +45,12 @@ def main() -> None:
     properties, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     register(spark)
-    run(load(spark, "kinesis", properties), folder, folder / "registered")
+    frame = load(spark, "kinesis", properties)
+    run(frame, folder, "registered", "parquet")
+    copies = properties | {"kinesis.streams": "copies"}
+    run(frame.select("data", "partitionKey"), folder, "copied", "kinesis", **copies)
+    once = spark.sql("SELECT 'once' AS data")
+    once.write.format("kinesis").options(**copies).mode("append").save()
     (folder / "count.json").write_text(
         json.dumps(spark.read.format("kinesis").options(**properties).load().count())
     )
@@ -51,7 +58,7 @@ def main() -> None:
     register(spark, name="streams")
     with_metadata = load(spark, "streams", properties | {"includeMetadata": "true"})
     (folder / "session.json").write_text(json.dumps(type(spark).__module__))
-    run(with_metadata, folder, folder / "renamed")
+    run(with_metadata, folder, "renamed", "parquet")
     spark.stop()
 
 

@@ -1,4 +1,4 @@
-"""The source over Spark Connect."""
+"""The source and the sink over Spark Connect."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from kinesis_publishers_spark.schema import Columns
 from tests.integration.spark.spark_harness import FROM_THE_START, numbered
+from tests.stored import user_records
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
@@ -23,16 +24,19 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 _CLIENT = Path(__file__).with_name("connect_client.py")
 
 
-def test_every_record_arrives_over_spark_connect(
+def test_every_record_arrives_and_is_copied_over_spark_connect(
     local_kinesis: LocalKinesis, flights: str, tmp_path: Path
 ) -> None:
     places = local_kinesis.put_many(flights, numbered(0, 400))
     expected = sorted((*place, b"%d" % number) for number, place in enumerate(places))
+    local_kinesis.create_stream("copies", 2)
     properties = local_kinesis.properties(flights) | FROM_THE_START
     _run(str(_CLIENT), json.dumps(properties), str(tmp_path), cwd=tmp_path)
 
     assert json.loads((tmp_path / "session.json").read_text()) == "pyspark.sql.connect.session"
     assert json.loads((tmp_path / "count.json").read_text()) == len(expected)
+    copied = sorted(record.data for record in user_records(local_kinesis, "copies"))
+    assert copied == sorted([*(data for *_, data in expected), b"once"])
     registered = pq.read_table(tmp_path / "registered")
     assert registered.column_names == Columns(metadata=False).arrow.names
     renamed = pq.read_table(tmp_path / "renamed")
