@@ -326,9 +326,9 @@ class AggregationError(KinesisPublishersError):
 
 
 class SchemaError(KinesisPublishersError):
-    """The schema of a record could not be loaded; the record is not at fault, and not put aside.
+    """The registry could not be asked for the schema of a record, which is not put aside for that.
 
-    What to do: allow ``glue:GetSchemaVersion``, and check that the registry has the schema.
+    What to do: allow ``glue:GetSchemaVersion``, check the connection, or let the client retry more.
     """
 
 

@@ -19,6 +19,7 @@ import fastavro
 import msgpack
 import pandas as pd
 import pytest
+from botocore.stub import Stubber
 from google.protobuf.wrappers_pb2 import StringValue
 from moto import mock_aws
 
@@ -145,47 +146,30 @@ def test_glues_header_names_the_schema(orders: Orders, glue: Any) -> None:
     assert values(orders, 4, decode=decode) == [_ORDER] * 3 + [StringValue(value="a lamp")]
 
 
-def test_a_payload_that_grows_without_bounds_is_not_unpacked() -> None:
-    bomb = b"\x03\x05" + bytes(16) + zlib.compress(bytes(200_000_000), 1)
-    with pytest.raises(ValueError, match="has more than 134,217,728 bytes"):
-        decoders.glue(None)(bomb)
+def test_a_schema_that_is_not_there_is_the_records_fault(orders: Orders, glue: Any) -> None:
+    as_json = registered(glue, "JSON", '{"$schema": "http://json-schema.org/draft-07/schema#"}')
+    put(orders, b"\x03\x00" + bytes(16) + b"data", b"\x03\x00" + as_json + b"18446744073709551616")
+    letters: list[tuple[int, str]] = []
+    aside = DeadLetter(lambda record, error: letters.append((len(record), str(error))))
+    assert values(orders, 1, decode=decoders.glue(glue), on_error=aside) == [2**64]
+    ((_, why),) = letters
+    assert why.startswith("the registry has no schema 00000000-0000-0000-0000-000000000000 (")
 
 
-@pytest.mark.parametrize(
-    ("payload", "message"),
-    [
-        (b"{}", "does not begin with a header"),
-        (b"\x03\x07" + bytes(16), "compressed in an unknown way"),
-        (b"\x03\x05" + bytes(16) + zlib.compress(b"{}")[:-1], "is cut, or has more than"),
-    ],
-)
-def test_what_has_no_header_of_glues_is_refused(glue: Any, payload: bytes, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        decoders.glue(glue)(payload)
-
-
-def test_a_schema_that_cannot_be_loaded_puts_nothing_aside(orders: Orders, glue: Any) -> None:
+def test_a_registry_that_cannot_be_asked_puts_nothing_aside(orders: Orders, glue: Any) -> None:
     put(orders, b"\x03\x00" + bytes(16) + b"data")
     letters: list[object] = []
     aside = DeadLetter(lambda record, error: letters.append(record))
     decode = decoders.glue(glue)
-    with pytest.raises(SchemaError, match="glue:GetSchemaVersion"):
-        values(orders, 1, decode=decode, on_error=aside)
-    with pytest.raises(SchemaError):
-        scan(orders.properties(), print, decode=decode, on_error=aside)
+    with Stubber(glue) as stubber:
+        stubber.add_client_error("get_schema_version", "AccessDeniedException")
+        with pytest.raises(SchemaError, match="glue:GetSchemaVersion"):
+            values(orders, 1, decode=decode, on_error=aside)
+        stubber.add_client_error("get_schema_version", "ThrottlingException")
+        with pytest.raises(SchemaError):
+            scan(orders.properties(), print, decode=decode, on_error=aside)
     assert letters == []
     assert values(orders, 1, decode=len) == [22]
-
-
-def test_a_schema_that_no_decoder_fits_puts_nothing_aside(glue: Any) -> None:
-    version = registered(glue, "PROTOBUF", 'syntax = "proto3"; message M { string value = 1; }')
-    with pytest.raises(SchemaError, match="is PROTOBUF: give glue"):
-        decoders.glue(glue)(b"\x03\x00" + version + b"data")
-
-
-def test_an_avro_record_of_another_schema_is_refused() -> None:
-    with pytest.raises(ValueError, match="1 bytes follow"):
-        decoders.avro(_SCHEMA)(avro_of(_ORDER) + b"x")
 
 
 def test_without_a_policy_the_loop_ends_before_the_record(orders: Orders) -> None:

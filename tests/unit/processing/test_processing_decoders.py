@@ -1,0 +1,258 @@
+"""What decoders take, what they refuse, and what a payload may not do to who reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import zlib
+from decimal import Decimal
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import fastavro
+import msgpack
+import pytest
+from botocore.stub import Stubber
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kinesis_publishers.errors import SchemaError
+from kinesis_publishers.processing.decoders import avro, decoder_of, glue
+from kinesis_publishers.testing import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LEAVES = st.none() | st.integers(-(2**70), 2**70) | st.floats() | st.text('01,:[]-.e"\\ ü')
+_VALUES = st.recursive(
+    _LEAVES,
+    lambda inner: st.lists(inner) | st.dictionaries(st.text("12:,"), inner),
+    max_leaves=6,
+)
+
+
+def from_json(data: bytes) -> Any:
+    decode = decoder_of("json")
+    assert decode is not None
+    return decode(data)
+
+
+@given(_VALUES, st.booleans())
+@example(2**64, True)
+@example(-(2**63) - 1, True)
+@example([147573952589676412927, "-98765432109876543210", 1.5], False)
+@example({"at": "2026-11-27", "id": 10**307}, True)
+def test_json_has_the_values_that_pythons_own_module_finds(value: object, is_short: bool) -> None:
+    text = json.dumps(value, separators=(",", ":") if is_short else None)
+    if "NaN" not in text and "Infinity" not in text:
+        assert repr(from_json(text.encode())) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *(b"NaN", b"-Infinity", b"\xef\xbb\xbf{}", "{}".encode("utf-16"), b'"\\ud800"', b'"\xff"'),
+        *(b"1e400", b"1" * 310, b"1" * 5000, b"01", b'"a\nb"', b"", b"1 2"),
+        b"[" * 1025 + b"]" * 1025,
+        b"[" * 1024 + b"12345678901234567890" + b"]" * 1024,
+    ],
+    ids=lambda payload: repr(payload[:20]),
+)
+def test_what_json_does_not_take_is_an_error_of_the_record(payload: bytes) -> None:
+    with pytest.raises((ValueError, RecursionError)):
+        from_json(payload)
+
+
+def test_json_takes_the_last_of_equal_keys_and_rounds_only_what_has_a_fraction() -> None:
+    value = from_json(b'{"a": 1, "a": 18446744073709551616, "b": 0.12345678901234567890123}')
+    assert repr(value) == "{'a': 18446744073709551616, 'b': 0.12345678901234568}"
+
+
+_LIST = {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}
+_ENDLESS = {"type": "record", "name": "E", "fields": [{"name": "e", "type": "E"}]}
+_EMPTY = {"type": "record", "name": "N", "fields": [{"name": "none", "type": "null"}]}
+_LISTS = {
+    "type": "record",
+    "name": "M",
+    "fields": [{"name": "a", "type": {"type": "array", "items": "null"}}],
+}
+_DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+_DEEP: Any = "int"
+for _ in range(1000):
+    _DEEP = {"type": "array", "items": _DEEP}
+
+
+def array_of(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def long(value: int) -> bytes:
+    written = BytesIO()
+    fastavro.schemaless_writer(written, "long", value)
+    return written.getvalue()
+
+
+_FIFTY_BILLION = long(50_000_000_000) + b"\0"
+_HOSTILE = {
+    "a list of lists without end": (_LIST, b"\2" * 5000 + b"\0"),
+    "a list that is too deep for us alone": (_LIST, b"\2" * 700 + b"\0"),
+    "a record that has itself": (_ENDLESS, b""),
+    "records that have themselves": (array_of(_ENDLESS), b"\2\0"),
+    "a schema that is too deep": (_DEEP, b"\2" * 1000 + bytes(1001)),
+    "nulls": (array_of("null"), _FIFTY_BILLION),
+    "nulls by a negative count": (array_of("null"), long(-50_000_000_000) + b"\0\0"),
+    "empty records": (array_of(_EMPTY), _FIFTY_BILLION),
+    "fixed values without bytes": (
+        array_of({"type": "fixed", "name": "F", "size": 0}),
+        _FIFTY_BILLION,
+    ),
+    "maps that claim more than there is": ({"type": "map", "values": "null"}, _FIFTY_BILLION),
+    "a small record for each byte": (array_of(_LISTS), long(2**23) + bytes(2**23 + 1)),
+    "a decimal of a million digits": (_DECIMAL, long(2**20) + b"\1" * 2**20),
+    "a count without an end": (array_of("null"), b"\xff" * 1_000_000),
+}
+
+
+def test_no_payload_of_avro_exhausts_the_stack_or_the_memory() -> None:
+    code = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
+from kinesis_publishers.processing.decoders import avro
+import msgpack
+for name, (schema, payload) in msgpack.unpackb(sys.stdin.buffer.read(), max_array_len=9).items():
+    try:
+        print(name, "->", len(repr(avro(schema)(payload))))
+    except (ValueError, EOFError):
+        print(name, "-> refused")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=msgpack.packb(_HOSTILE), capture_output=True, timeout=60
+    )
+    outcomes = done.stdout.decode().splitlines()
+    assert outcomes == [f"{name} -> refused" for name in _HOSTILE], done.stderr.decode()
+
+
+_TREE = {
+    "type": "record",
+    "name": "T",
+    "fields": [
+        {"name": "leaf", "type": ["null", "string", "bytes", "double"]},
+        {"name": "sign", "type": {"type": "enum", "name": "S", "symbols": ["A", "B"]}},
+        {"name": "hash", "type": {"type": "fixed", "name": "H", "size": 3}},
+        {"name": "names", "type": {"type": "map", "values": ["boolean", "long", _DECIMAL]}},
+        {"name": "none", "type": array_of("null")},
+        {"name": "branches", "type": array_of("T")},
+    ],
+}
+_PRICES = st.integers(0, 10**9).map(lambda cents: Decimal(cents).scaleb(-2))
+
+
+def tree_of(branches: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries(
+        {
+            "leaf": st.none() | st.text() | st.binary() | st.floats(allow_nan=False),
+            "sign": st.sampled_from("AB"),
+            "hash": st.binary(min_size=3, max_size=3),
+            "names": st.dictionaries(
+                st.text(), st.booleans() | st.integers(-(2**63), 2**63 - 1) | _PRICES, max_size=3
+            ),
+            "none": st.lists(st.none(), max_size=3),
+            "branches": branches,
+        }
+    )
+
+
+@given(st.recursive(tree_of(st.just([])), lambda inner: tree_of(st.lists(inner)), max_leaves=4))
+def test_what_avro_holds_is_decoded_though_it_is_walked_through_before(tree: Any) -> None:
+    written = BytesIO()
+    fastavro.schemaless_writer(written, fastavro.parse_schema(_TREE), tree)
+    assert avro(_TREE)(written.getvalue()) == tree
+
+
+def test_a_large_value_may_be_allowed() -> None:
+    nulls = long(10_000) + b"\0"
+    with pytest.raises(ValueError, match="a larger max_bytes allows it"):
+        avro(array_of("null"), max_bytes=10_000)(nulls)
+    assert avro(array_of("null"), max_bytes=20_000)(nulls) == [None] * 10_000
+
+
+def test_what_has_a_bound_by_its_schema_is_not_walked_through() -> None:
+    # A walk would find that the value ends too early.
+    with pytest.raises(EOFError):
+        avro('"string"')(b"\6")
+
+
+def test_avro_refuses_a_record_of_another_schema() -> None:
+    with pytest.raises(ValueError, match="1 bytes follow"):
+        avro('"long"')(b"\6x")
+
+
+_ID = bytes(range(16))
+_BOMB = zlib.compress(b"[" + b"[]," * 3_000_000 + b"1]")
+
+
+@pytest.fixture
+def registry() -> Iterator[Stubber]:
+    """A registry that gives the answers in their order, and none that is not there."""
+    client = boto3.client(
+        "glue", region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
+    )
+    with Stubber(client) as stubber:
+        yield stubber
+
+
+def answer(form: str, definition: str = "{}") -> dict[str, str]:
+    return {"DataFormat": form, "SchemaDefinition": definition}
+
+
+@pytest.mark.parametrize(
+    ("schema", "payload", "message"),
+    [
+        (None, b"{}", "does not begin with a header"),
+        (None, b"\3\7" + _ID, "compressed in an unknown way"),
+        (None, b"\3\5" + _ID + zlib.compress(b"{}")[:-1], "is cut, or has more than"),
+        (None, b"\3\5" + _ID + zlib.compress(bytes(2**26)), "has more than 33,554,432 bytes"),
+        (answer("PROTOBUF"), b"\3\0" + _ID, "is PROTOBUF: give glue"),
+        (answer("AVRO", '{"type": "no type"}'), b"\3\0" + _ID, "00010203-.* cannot be used"),
+        (answer("AVRO", '{"type": [' * 2000), b"\3\0" + _ID, "00010203-.* cannot be used"),
+        (answer("JSON"), b"\3\5" + _ID + _BOMB, "too much memory"),
+        (
+            answer("AVRO", json.dumps(_LISTS)),
+            b"\3\5" + _ID + zlib.compress(long(2**30) + b"\0"),
+            "too much memory",
+        ),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_what_a_writer_may_do_to_glues_decoder_is_an_error_of_the_record(
+    registry: Stubber, schema: dict[str, str] | None, payload: bytes, message: str
+) -> None:
+    if schema is not None:
+        registry.add_response("get_schema_version", schema)
+    with pytest.raises(ValueError, match=message):
+        glue(registry.client)(payload)
+
+
+def test_glue_asks_again_after_a_while_for_what_was_of_no_use(registry: Stubber) -> None:
+    clock = ManualClock()
+    decode = glue(registry.client, clock=clock)
+    registry.add_client_error("get_schema_version", "EntityNotFoundException")
+    for _ in range(3):
+        # One more call than there are answers would be another error.
+        with pytest.raises(ValueError, match="has no schema"):
+            decode(b"\3\0" + _ID + b"1")
+    registry.add_response("get_schema_version", answer("JSON"))
+    asyncio.run(clock.advance(60))
+    assert [decode(b"\3\0" + _ID + b"1") for _ in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ThrottlingException"])
+def test_a_registry_that_cannot_be_asked_is_no_fault_of_the_record(
+    registry: Stubber, code: str
+) -> None:
+    registry.add_client_error("get_schema_version", code)
+    with pytest.raises(SchemaError, match=code):
+        glue(registry.client)(b"\3\0" + _ID)
