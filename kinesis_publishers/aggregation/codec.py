@@ -13,7 +13,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from kinesis_publishers.errors import AggregationError
-from kinesis_publishers.model.records import AGGREGATE_MAGIC, LONGEST_PARTITION_KEY
+from kinesis_publishers.model.records import AGGREGATE_MAGIC, LONGEST_MARKER, LONGEST_PARTITION_KEY
 from kinesis_publishers.model.shards import LONGEST_HASH_KEY
 
 DIGEST_BYTES: Final = 16
@@ -155,7 +155,10 @@ def _notes_in(records: Any) -> dict[str, Any]:
     for index, record in enumerate(records):
         tags = {tag.key: tag.value for tag in record.tags}
         batch = tags.get(BATCH_TAG, batch)
-        markers.append(f"{batch}/{tags[MARKER_TAG]}" if batch and MARKER_TAG in tags else None)
+        rest = tags.get(MARKER_TAG) if batch else None
+        # As for keys: every record would repeat half a megabyte.
+        is_marker = rest is not None and len(batch) + len(rest) < LONGEST_MARKER
+        markers.append(f"{batch}/{rest}" if is_marker else None)
         if COPY_TAG in tags:
             copies.add(index)
     has_markers = any(one is not None for one in markers)

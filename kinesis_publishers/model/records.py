@@ -348,6 +348,8 @@ class SubscriptionEvent:
 
 #: In characters (AWS API reference, PutRecord).
 LONGEST_PARTITION_KEY: Final = 256
+#: In characters: thousands of records of an aggregate share what a marker begins with.
+LONGEST_MARKER: Final = 256
 
 
 def _check_partition_key(_: object, __: Any, value: Any) -> None:
@@ -370,12 +372,13 @@ def check_marker(marker: str) -> None:
     """Check that readers will have a marker as it is; raises ``ValueError``."""
     try:
         is_marker = bool(marker.rpartition("/")[0] and marker.encode())
+        is_marker = is_marker and len(marker) <= LONGEST_MARKER
     except (AttributeError, UnicodeEncodeError):
         is_marker = False
     if not is_marker:
         raise ValueError(
-            "a marker must be a text with characters of UTF-8 only, and with something in front of "
-            f"a slash, as in batch-7/1; not {marker!r:.300}"
+            f"a marker must be a text of at most {LONGEST_MARKER} characters, of UTF-8 only, and "
+            f"with something in front of a slash, as in batch-7/1; not {marker!r:.300}"
         )
 
 
@@ -392,9 +395,9 @@ class UserRecord:
         data: the payload.
         partition_key: 1 to 256 characters; determines the shard.
         explicit_hash_key: decimal; determines the shard instead of the partition key.
-        marker: a text such as ``batch-7/1``, by which readers recognize the record if it is written
-            again; what stands in front of its last slash is stored once for several records. A
-            record with a marker is written inside an aggregate.
+        marker: a text such as ``batch-7/1``, of at most 256 characters, by which readers recognize
+            the record if it is written again; what stands in front of its last slash is stored once
+            for several records. A record with a marker is written inside an aggregate.
     """
 
     data: bytes = field(repr=False)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kinesis_publishers.aggregation import decode_aggregate, has_aggregates
 from kinesis_publishers.errors import AggregationError
+from kinesis_publishers.model.records import check_marker
 from tests.unit.aggregation.aggregate_support import (
     MAGIC,
     aggregate_of,
@@ -129,6 +130,23 @@ def test_an_index_outside_its_table_is_an_error_and_no_partial_result(record: by
     aggregate = aggregate_of(["k1", "k2"], ["5"], [record_of(0, b"good", 0), record])
     with pytest.raises(AggregationError, match="that the aggregate does not have"):
         decode_aggregate(aggregate)
+
+
+@pytest.mark.parametrize(("length", "is_marker"), [(254, True), (255, False), (500_000, False)])
+def test_a_marker_is_as_long_as_a_producer_may_make_it(length: int, is_marker: bool):
+    def tag(key: str, value: str) -> bytes:
+        return field_of(4, field_of(1, key.encode()) + field_of(2, value.encode()))
+
+    first = tag("kinesis-publishers.batch", "b" * length) + tag("m", "7")
+    records = [record_of(0, b"", tags=first), *[record_of(0, b"", tags=tag("m", "7"))] * 40_000]
+    found = decode_aggregate(aggregate_of(["k"], [], records))
+    assert found is not None
+    assert {*(found.markers or [None])} == {f"{'b' * length}/7" if is_marker else None}
+    if is_marker:
+        check_marker("b" * length + "/7")
+    else:
+        with pytest.raises(ValueError, match="at most 256 characters"):
+            check_marker("b" * length + "/7")
 
 
 @given(st.binary(max_size=200))
