@@ -9,10 +9,10 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias, Unpack
 
-import orjson
 from attrs import field, frozen
 
 from kinesis_publishers.clock import Clock, SystemClock
@@ -20,11 +20,22 @@ from kinesis_publishers.config import Options, Properties, Scalar
 from kinesis_publishers.errors import AggregationError, SchemaError
 from kinesis_publishers.model import Record, RecordBatch, SequenceNumber, Shard
 from kinesis_publishers.processing.calls import BatchParts, call_plain
+from kinesis_publishers.processing.letters import (
+    PART_BYTES,
+    check_file,
+    check_stream,
+    letters_of,
+    text_of,
+    times_put_aside,
+)
 from kinesis_publishers.producing import BlockingProducer
 from kinesis_publishers.readers.consumers import OnBatch
 from kinesis_publishers.retry import RetryPolicy
 
 _LOGGER = logging.getLogger(__name__)
+
+# A reader of letters may put them aside, too, and so may the reader of those.
+_MOST_TIMES = 3
 
 
 @frozen
@@ -42,6 +53,10 @@ class DeadLetter:
     """
 
     put: Callable[[Record | RecordBatch, Exception], None]
+    # Raises a ConfigError if records of a source cannot go there.
+    _check: Callable[[Properties], None] = field(
+        default=lambda source: None, kw_only=True, repr=False
+    )
 
     @classmethod
     def to_file(cls, path: str | Path) -> DeadLetter:
@@ -49,13 +64,18 @@ class DeadLetter:
 
         It has ``data`` in base64, ``error``, and the other fields of a record. A new file is
         readable by this user only.
+
+        Raises:
+            InvalidOptionError: the file cannot be written, or is a symbolic link.
         """
+        file_path = Path(path).absolute()
+        check_file(file_path)
         lock = threading.Lock()
 
         def put(item: Record | RecordBatch, error: Exception) -> None:
             records = [item] if isinstance(item, Record) else item
-            lines = b"".join(_line_of(record, error) for record in records)
-            with lock, open(path, "a+b", opener=partial(os.open, mode=0o600)) as file:
+            lines = b"".join(chain.from_iterable(letters_of(one, error) for one in records))
+            with lock, open(file_path, "a+b", opener=_open_private) as file:
                 # A writer that died has left the beginning of a line.
                 is_torn = file.tell() > 0 and file.seek(-1, os.SEEK_END) and file.read() != b"\n"
                 file.write(b"\n" + lines if is_torn else lines)
@@ -70,25 +90,31 @@ class DeadLetter:
         properties: Properties | Mapping[str, Scalar] | None = None,
         **options: Unpack[Options],
     ) -> DeadLetter:
-        """Return a policy that puts records to another stream as they are, and waits for that.
+        """Return a policy that puts records to another stream, and waits for that.
+
+        A record becomes the JSON object that :meth:`to_file` writes, with its partition key; one of
+        more than 720 KiB becomes several, with a ``part`` of its ``parts`` each. What has been put
+        aside three times already is left where it is, with an error in the log: its stream is read.
 
         The arguments are those of ``BlockingProducer.from_properties``. The producer is opened for
-        the first record, and closed at the end of the program. The error is in the log.
+        the first record, and closed at the end of the program.
         """
         properties = Properties.of(properties, options)
         lock = threading.Lock()
         producers: list[BlockingProducer] = []
 
-        def put(item: Record | RecordBatch, _: Exception) -> None:
+        def put(item: Record | RecordBatch, error: Exception) -> None:
             with lock:
                 if not producers:
                     producers.append(BlockingProducer.from_properties(properties))
             records = [item] if isinstance(item, Record) else item
             producers[0].put_many(
-                (one.data, one.partition_key, one.explicit_hash_key) for one in records
+                (letter, record.partition_key or record.shard_id)
+                for record in filter(_may_be_put_again, records)
+                for letter in letters_of(record, error, PART_BYTES)
             ).result()
 
-        return cls(put)
+        return cls(put, check=partial(check_stream, properties))
 
     def put_aside(self, item: Record | RecordBatch, error: Exception) -> object:
         """Call :attr:`put`; if it fails, ``error`` is the cause of its exception."""
@@ -100,20 +126,21 @@ class DeadLetter:
             raise failure from failure.__cause__ or error
 
 
-def _line_of(record: Record, error: Exception) -> bytes:
-    import pybase64  # Most programs put nothing aside.
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
-    fields = record._asdict()
-    del fields["arrival_epoch_seconds"]
-    return orjson.dumps(
-        {
-            **fields,
-            "data": pybase64.b64encode_as_string(record.data),
-            "approximate_arrival_timestamp": record.approximate_arrival_timestamp,
-            "error": repr(error),
-        },
-        option=orjson.OPT_APPEND_NEWLINE,
+
+def _may_be_put_again(record: Record) -> bool:
+    count = times_put_aside(record.data)
+    if count < _MOST_TIMES:
+        return True
+    _LOGGER.error(
+        "%s has been put aside %d times, and is not put once more: the stream of the dead letters "
+        "is read by what puts them there",
+        place_of(record),
+        count,
     )
+    return False
 
 
 _FEW_RETRIES = RetryPolicy(max_retries=5, base_seconds=0.2, max_seconds=10.0, exponent=2.0)
@@ -208,16 +235,21 @@ def next_step(
     if isinstance(policy, RetryOnError) and may_help and failures <= policy.policy.max_retries:
         delay = policy.policy.delay_seconds(failures - 1)
         _LOGGER.warning(
-            "The callback failed for %s, retry %d in %.1f s: %r", place, failures, delay, error
+            "The callback failed for %s, retry %d in %.1f s: %s",
+            place,
+            failures,
+            delay,
+            text_of(error),
         )
         return delay
     if parts is not None and not isinstance(error, SchemaError) and parts.divide():
-        _LOGGER.warning("The callback failed for %s, which are divided in two: %r", place, error)
+        _LOGGER.warning("The callback failed for %s, which are divided in two: %s", place, text_of(error))
         return 0.0
     policy = _last(policy)
     if isinstance(policy, StopOnError) or isinstance(error, SchemaError):
         raise error
-    _LOGGER.error("%s failed for %s, which will be put aside: %r", of.capitalize(), place, error)
+    what = text_of(error)
+    _LOGGER.error("%s failed for %s, which will be put aside: %s", of.capitalize(), place, what)
     return policy
 
 
@@ -240,12 +272,14 @@ def check_callback(name: str, callback: object) -> None:
         )
 
 
-def check_policy(policy: object) -> None:
-    """Raise a TypeError unless ``policy`` is one."""
+def check_policy(policy: object, source: Properties | None = None) -> None:
+    """Raise a TypeError unless ``policy`` is one, a ConfigError if it is none for ``source``."""
     if isinstance(policy, RetryOnError):
         policy = policy.otherwise
     if isinstance(policy, DeadLetter):
         check_callback("put of DeadLetter", policy.put)
+        if source is not None:
+            policy._check(source)
     elif not isinstance(policy, StopOnError):
         raise TypeError(
             f"on_error must be StopOnError(), RetryOnError(...) or DeadLetter(put), not {policy!r}"

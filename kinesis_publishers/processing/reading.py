@@ -93,6 +93,8 @@ def read(
     clock = clock or SystemClock()
     with ShortTraceback():
         properties = Properties.of(properties, options)
+        if on_error is not None:
+            check_policy(on_error, properties)
     feed = DeliveryFeed.from_properties(properties, events=events, clock=clock)
     return RecordStream(
         feed,

@@ -118,7 +118,6 @@ def scan(
     if decoder := decoder_of(decode):
         process = _with_values(process, decoder)
     on_error = on_error or StopOnError()
-    check_policy(on_error)
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
     if stop is not None and not callable(getattr(stop, "is_set", None)):
@@ -126,6 +125,7 @@ def scan(
     clock = clock or SystemClock()
     with ShortTraceback():
         properties = Properties.of(properties, options)
+        check_policy(on_error, properties)
     on_invalid = properties.get(SourceConfig.on_invalid_aggregate)
     if on_invalid is OnInvalidAggregate.DEAD_LETTER and not per_batch:
         process, properties = _with_dead_letters(process, properties, on_error)

@@ -29,7 +29,6 @@ from kinesis_publishers import (
     RecordBatch,
     RetryOnError,
     ScanResult,
-    event_loop,
     read,
     records,
     scan,
@@ -246,36 +245,6 @@ def test_scan_gives_values_and_the_policy_what_has_none(orders: Orders, tmp_path
     assert letter.pop("error").startswith("JSONDecodeError(")
     assert (letter["stream_name"], letter["partition_key"]) == (STREAM, "one shard")
     assert len(letter["sequence_number"]) == 56
-
-
-def test_a_file_of_dead_letters_is_private_and_a_torn_line_spoils_no_other(
-    orders: Orders, tmp_path: Path
-) -> None:
-    put(orders, b"one", b"1", b"two", b"2")
-    file = tmp_path / "letters.jsonl"
-    aside = DeadLetter.to_file(file)
-    assert values(orders, 1, decode="json", on_error=aside) == [1]
-    assert file.stat().st_mode & 0o777 == 0o600
-    with file.open("ab") as torn:
-        torn.write(b'{"data":"dHd')
-    assert values(orders, 1, decode="json", on_error=aside) == [2]
-    assert json.loads(file.read_text().splitlines()[-1])["data"] == "dHdv"
-
-
-@pytest.mark.parametrize("is_auto", [False, True])
-def test_dead_letters_go_to_a_stream_as_they_are(orders: Orders, is_auto: bool) -> None:
-    orders.server.create_stream("letters")
-    orders.server.distribute("letters", is_auto=is_auto)
-    orders.server.reshard(STREAM, 1)
-    orders.server.put_many(STREAM, [("a", b"one"), (None, b"two"), ("a", b"3")])
-    aside = DeadLetter.to_stream(orders.server.properties(STREAM), stream="letters")
-    assert values(orders, 1, decode="json", on_error=aside) == [3]
-    event_loop.close_all()  # As the end of the program does.
-    (rows,) = orders.server.records("letters").values()
-    assert sorted(row.data for row in rows) == [b"one", b"two"]
-    keys = {row.data: row.partition_key for row in rows}
-    assert keys[b"one"] == "a"
-    assert (keys[b"two"] is None) == is_auto
 
 
 async def async_decode(data: bytes) -> bytes:
