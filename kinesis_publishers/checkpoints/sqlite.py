@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.checkpoints.links import problem_of_link
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
 from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore, failure_of
 from kinesis_publishers.config import Properties, SqliteCheckpointConfig
@@ -139,8 +138,11 @@ class SqliteCheckpointStore(VersionedStore):
         with suppress(OSError):
             # Not opened if it is there: closing it would drop the locks that this process has.
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        if problem := problem_of_link(self._path):
-            raise CheckpointError(f"kinesis.checkpoint.sqlite.path: {problem}.")
+        if self._path.is_symlink():
+            raise CheckpointError(
+                f"{self} is a symbolic link, which is not followed: set "
+                f"kinesis.checkpoint.sqlite.path to the file itself, {self._path.resolve()}."
+            )
         with self._transaction() as connection:
             self._check(connection)
 

@@ -7,23 +7,28 @@ decode: the error policy says what follows.
 from __future__ import annotations
 
 import json
+import math
 import re
 import zlib
 from collections import namedtuple
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache
 from inspect import iscoroutinefunction
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 import orjson
-from attrs import define, field
 
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.errors import SchemaError
 from kinesis_publishers.model import Record
-from kinesis_publishers.processing.avro_bounds import bounds_of
+from kinesis_publishers.processing.avro_bounds import (
+    BoundedNumbers,
+    Bounds,
+    bound_decimals,
+    with_bounded_decimals,
+)
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -36,14 +41,10 @@ _UNCOMPRESSED, _ZLIB = 0, 5
 _HEADER_BYTES: Final = 18
 # What the registry answers to an id that a writer has made up.
 _FAULTS_OF_RECORDS: Final = ("EntityNotFoundException", "InvalidInputException")
-_REFUSED_SECONDS, _MOST_REFUSED = 60.0, 1000
+_REFUSED_SECONDS: Final = 60.0
 
-#: How many bytes a payload may have unpacked.
-MAX_DECODED_BYTES: Final = 32 * 1024 * 1024
-# How many times as much memory its value may take.
-_GROWTH: Final = 8
-# What begins a value in JSON, and about the memory that this value takes.
-_JSON_BYTES: Final = ((b",", 40), (b"[", 64), (b"{", 232))
+# As [[],[],[]] in JSON does.
+_GROWTH: Final = 32
 
 _ZEROS: Final = b"0" * 19
 _DIGITS_AS_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
@@ -87,37 +88,49 @@ def decoder_of(decode: str | Decoder | None) -> Decoder | None:
     return _BY_NAME[decode]()
 
 
-def avro(
-    schema: dict[str, Any] | list[Any] | str, *, max_bytes: int = MAX_DECODED_BYTES
-) -> Decoder:
+def avro(schema: dict[str, Any] | list[Any] | str) -> Decoder:
     """Return a decoder of single Avro records without a header (extra ``avro``).
 
-    It raises a ``ValueError``, before it decodes anything, for a value that is more than 500 levels
-    deep or takes too much memory.
+    A value that is too deep, where the schema contains itself, is a ``RecursionError``.
 
     Args:
         schema: with which they were written, as JSON or parsed.
-        max_bytes: a value may take about eight times as many bytes of memory.
+
+    Raises:
+        ValueError: the schema has arrays whose items take no bytes: values would have no bound.
     """
+    return _avro_and_growth(schema)[0]
+
+
+def _avro_and_growth(schema: dict[str, Any] | list[Any] | str) -> tuple[Decoder, float]:
     try:
         import fastavro
+        from fastavro import _read_py
     except ModuleNotFoundError as error:
         raise _missing(error, "avro") from None
 
     names: dict[str, dict[str, Any]] = {}
     given = orjson.loads(schema) if isinstance(schema, str) else schema
-    parsed = fastavro.parse_schema(given, named_schemas=names)
-    check = bounds_of(parsed, names, max_bytes * _GROWTH)
+    fastavro.parse_schema(given)
+    parsed = fastavro.parse_schema(with_bounded_decimals(given), named_schemas=names)
+    bound_decimals(fastavro.read.LOGICAL_READERS)
+    bounds = Bounds(names)
+    growth = bounds.of(parsed)[2]
+    if growth == math.inf:
+        raise ValueError("the schema has arrays whose items take no bytes: any payload may be huge")
+    read, open_payload = fastavro.schemaless_reader, BytesIO
+    if bounds.is_recursive:
+        # The reader in C does not notice the end of the stack.
+        read, open_payload = _read_py.schemaless_reader, BoundedNumbers
 
     def decode(data: bytes) -> Any:
-        check(data)
-        rest = BytesIO(data)
-        value = fastavro.schemaless_reader(rest, parsed, None)
+        rest = open_payload(data)
+        value = read(rest, parsed, None)
         if left := len(data) - rest.tell():
             raise ValueError(f"{left} bytes follow the Avro record: it has another schema")
         return value
 
-    return decode
+    return decode, growth
 
 
 def protobuf(message: type[Message]) -> Decoder:
@@ -133,103 +146,76 @@ def glue(
     client: Any,
     decoders: Mapping[str, Decoder] | None = None,
     *,
-    max_bytes: int = MAX_DECODED_BYTES,
+    max_bytes: int = 512 * 1024 * 1024,
     clock: Clock | None = None,
 ) -> Decoder:
     """Return a decoder of what AWS Glue's Schema Registry serializers have written.
 
     A payload begins with the id of its schema, which is asked for once: ``glue:GetSchemaVersion``.
-    Whoever writes a record chooses that id. An id that the registry does not have, or whose schema
-    cannot be used, is therefore the record's fault, a ``ValueError``; the registry is asked again
-    after a minute. ``SchemaError`` means that the registry could not be asked.
+    Whoever writes a record chooses that id: one that the registry does not have, or whose schema
+    cannot be used, is the record's fault, a ``ValueError``, and is asked for again after a minute.
+    ``SchemaError`` means that the registry could not be asked.
 
     Args:
         client: ``boto3.client("glue")``.
         decoders: for schemas of the formats that are given here, as ``PROTOBUF``, whose classes
             only the program has; AVRO (extra ``avro``) and JSON need none.
-        max_bytes: how many bytes a compressed payload may have unpacked. A value of AVRO or JSON
-            may take about eight times as many bytes of memory.
+        max_bytes: about how many bytes of memory the value of a compressed payload may take. How
+            many it may have unpacked follows: for AVRO from its schema, else a 32nd.
         clock: the source of time; the default is this machine's clock.
     """
-    schemas = _GlueSchemas(client, dict(decoders or {}), max_bytes, clock or SystemClock())
+    clock = clock or SystemClock()
+    known: dict[str, tuple[Decoder, float]] = {}
 
-    def decode(data: bytes) -> Any:
-        if len(data) < _HEADER_BYTES or data[0] != _HEADER_VERSION:
-            raise ValueError("the payload does not begin with a header of the Glue Schema Registry")
-        compression, version_id = data[1], UUID(bytes=data[2:_HEADER_BYTES])
-        body = data[_HEADER_BYTES:]
-        if compression == _ZLIB:
-            body = _decompressed(body, max_bytes)
-        elif compression != _UNCOMPRESSED:
-            raise ValueError(f"the payload is compressed in an unknown way ({compression})")
-        return schemas.decoder_for(str(version_id))(body)
-
-    return decode
-
-
-@define(eq=False)
-class _GlueSchemas:
-    """The decoders of the schemas of a registry, by the ids of their versions."""
-
-    _client: Any
-    _own: Mapping[str, Decoder]
-    _max_bytes: int
-    _clock: Clock
-    _known: dict[str, Decoder] = field(factory=dict, init=False)
-    # Ids of no use, until when the registry is not asked for them, and why.
-    _refused: dict[str, tuple[float, str]] = field(factory=dict, init=False)
-
-    def decoder_for(self, version_id: str) -> Decoder:
-        """Return what decodes payloads of a schema.
-
-        Raises:
-            ValueError: there is no such schema, or it cannot be used.
-            SchemaError: the registry cannot be asked.
-        """
-        known = self._known.get(version_id)
-        if known is None:
-            now = self._clock.monotonic()
-            until, why = self._refused.get(version_id, (now, ""))
-            if now < until:
-                raise ValueError(why)
-            try:
-                known = self._known[version_id] = self._load(version_id)
-            except ValueError as error:
-                if len(self._refused) == _MOST_REFUSED:
-                    self._refused.clear()
-                self._refused[version_id] = now + _REFUSED_SECONDS, str(error)
-                raise
-        return known
-
-    def _load(self, version_id: str) -> Decoder:
+    @lru_cache(1000)
+    def load(version_id: str, _: int) -> tuple[Decoder, float] | str:
         try:
-            answer = self._client.get_schema_version(SchemaVersionId=version_id)
+            answer = client.get_schema_version(SchemaVersionId=version_id)
         except Exception as error:
-            if _code_of(error) in _FAULTS_OF_RECORDS:
-                raise ValueError(f"the registry has no schema {version_id} ({error})") from error
+            reply = getattr(error, "response", {})
+            if reply.get("Error", {}).get("Code") in _FAULTS_OF_RECORDS:
+                return f"the registry has no schema {version_id} ({error})"
             raise SchemaError(
                 f"The schema {version_id} could not be loaded: allow glue:GetSchemaVersion, and "
                 f"check the connection to the registry ({error})"
             ) from error
         form = answer["DataFormat"]
-        if form in self._own:
-            return self._own[form]
-        if form == "JSON":
-            return partial(_bounded_json, self._max_bytes * _GROWTH)
-        if form != "AVRO":
-            raise ValueError(f"{version_id} is {form}: give glue(client, {{{form!r}: ...}})")
         try:
-            return avro(answer["SchemaDefinition"], max_bytes=self._max_bytes)
+            return _decoder_for(form, answer["SchemaDefinition"], decoders or {})
         except ModuleNotFoundError as error:
             raise SchemaError(f"The schema {version_id} cannot be used: {error}") from error
-        except Exception as error:
-            # fastavro raises errors of many kinds.
-            raise ValueError(f"the schema {version_id} cannot be used: {error}") from error
+        except Exception as error:  # noqa: BLE001 - fastavro raises errors of many kinds
+            return f"the schema {version_id}, which is {form}, cannot be used: {error}"
+
+    def decode(data: bytes) -> Any:
+        if len(data) < _HEADER_BYTES or data[0] != _HEADER_VERSION:
+            raise ValueError("the payload does not begin with a header of the Glue Schema Registry")
+        compression, version_id = data[1], str(UUID(bytes=data[2:_HEADER_BYTES]))
+        if compression not in (_UNCOMPRESSED, _ZLIB):
+            raise ValueError(f"the payload is compressed in an unknown way ({compression})")
+        if version_id not in known:
+            found = load(version_id, int(clock.monotonic() // _REFUSED_SECONDS))
+            if isinstance(found, str):
+                raise ValueError(found)
+            known[version_id] = found
+        decoder, growth = known[version_id]
+        body = data[_HEADER_BYTES:]
+        return decoder(_decompressed(body, int(max_bytes / growth)) if compression else body)
+
+    return decode
 
 
-def _code_of(error: Exception) -> object:
-    """Return AWS's code of an error of its client."""
-    return getattr(error, "response", {}).get("Error", {}).get("Code")
+def _decoder_for(
+    form: str, definition: str, decoders: Mapping[str, Decoder]
+) -> tuple[Decoder, float]:
+    """Return a decoder, and how many times as many bytes as a payload its value may take."""
+    if form in decoders:
+        return decoders[form], _GROWTH
+    if form == "JSON":
+        return _json, _GROWTH
+    if form == "AVRO":
+        return _avro_and_growth(definition)
+    raise ValueError(f"give glue(client, {{{form!r}: ...}})")
 
 
 def _decompressed(body: bytes, max_bytes: int) -> bytes:
@@ -237,7 +223,10 @@ def _decompressed(body: bytes, max_bytes: int) -> bytes:
     unpacking = zlib.decompressobj()
     data = unpacking.decompress(body, max_bytes)
     if not unpacking.eof:
-        raise ValueError(f"the payload is cut, or has more than {max_bytes:,} bytes unpacked")
+        raise ValueError(
+            f"the payload is cut, or has more than {max_bytes:,} bytes unpacked: a larger "
+            "max_bytes of glue(...) allows more"
+        )
     return data
 
 
@@ -247,8 +236,7 @@ def _json(data: bytes) -> Any:
     orjson makes floats of numbers that have more than 64 bits.
     """
     value = orjson.loads(data)
-    # From one test to the next fewer payloads remain, and each takes longer: of 19 digits in a row
-    # 4 are in every fourth byte.
+    # Each test is slower and leaves fewer payloads; of 19 digits, 4 in a row are fourth bytes.
     if (
         _ZEROS[:4] in data[::4].translate(_DIGITS_AS_ZEROS)
         and _ZEROS in data.translate(_DIGITS_AS_ZEROS)
@@ -256,12 +244,6 @@ def _json(data: bytes) -> Any:
     ):
         return json.loads(data)
     return value
-
-
-def _bounded_json(most_bytes: int, data: bytes) -> Any:
-    if len(data) + sum(data.count(mark) * size for mark, size in _JSON_BYTES) > most_bytes:
-        raise ValueError("the value would take too much memory: a larger max_bytes allows it")
-    return _json(data)
 
 
 def _missing(error: ModuleNotFoundError, extra: str) -> ModuleNotFoundError:

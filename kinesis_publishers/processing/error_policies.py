@@ -17,25 +17,20 @@ from attrs import field, frozen
 
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import Options, Properties, Scalar
-from kinesis_publishers.errors import AggregationError, SchemaError
+from kinesis_publishers.errors import AggregationError, InvalidOptionError, SchemaError
 from kinesis_publishers.model import Record, RecordBatch, SequenceNumber, Shard
 from kinesis_publishers.processing.calls import BatchParts, call_plain
 from kinesis_publishers.processing.letters import (
     PART_BYTES,
-    check_file,
     check_stream,
     letters_of,
-    text_of,
-    times_put_aside,
+    open_private,
 )
 from kinesis_publishers.producing import BlockingProducer
 from kinesis_publishers.readers.consumers import OnBatch
 from kinesis_publishers.retry import RetryPolicy
 
 _LOGGER = logging.getLogger(__name__)
-
-# A reader of letters may put them aside, too, and so may the reader of those.
-_MOST_TIMES = 3
 
 
 @frozen
@@ -69,13 +64,19 @@ class DeadLetter:
             InvalidOptionError: the file cannot be written, or is a symbolic link.
         """
         file_path = Path(path).absolute()
-        check_file(file_path)
+        try:
+            os.close(open_private(str(file_path), os.O_RDWR | os.O_CREAT | os.O_APPEND))
+        except OSError as error:
+            raise InvalidOptionError(
+                f"DeadLetter.to_file: {error}. The folder has to be there, and to be writable; a "
+                "symbolic link is not followed"
+            ) from error
         lock = threading.Lock()
 
         def put(item: Record | RecordBatch, error: Exception) -> None:
             records = [item] if isinstance(item, Record) else item
             lines = b"".join(chain.from_iterable(letters_of(one, error) for one in records))
-            with lock, open(file_path, "a+b", opener=_open_private) as file:
+            with lock, open(file_path, "a+b", opener=open_private) as file:
                 # A writer that died has left the beginning of a line.
                 is_torn = file.tell() > 0 and file.seek(-1, os.SEEK_END) and file.read() != b"\n"
                 file.write(b"\n" + lines if is_torn else lines)
@@ -110,7 +111,7 @@ class DeadLetter:
             records = [item] if isinstance(item, Record) else item
             producers[0].put_many(
                 (letter, record.partition_key or record.shard_id)
-                for record in filter(_may_be_put_again, records)
+                for record in records
                 for letter in letters_of(record, error, PART_BYTES)
             ).result()
 
@@ -124,23 +125,6 @@ class DeadLetter:
             if failure is error:
                 raise
             raise failure from failure.__cause__ or error
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
-def _may_be_put_again(record: Record) -> bool:
-    count = times_put_aside(record.data)
-    if count < _MOST_TIMES:
-        return True
-    _LOGGER.error(
-        "%s has been put aside %d times, and is not put once more: the stream of the dead letters "
-        "is read by what puts them there",
-        place_of(record),
-        count,
-    )
-    return False
 
 
 _FEW_RETRIES = RetryPolicy(max_retries=5, base_seconds=0.2, max_seconds=10.0, exponent=2.0)
@@ -235,21 +219,19 @@ def next_step(
     if isinstance(policy, RetryOnError) and may_help and failures <= policy.policy.max_retries:
         delay = policy.policy.delay_seconds(failures - 1)
         _LOGGER.warning(
-            "The callback failed for %s, retry %d in %.1f s: %s",
-            place,
-            failures,
-            delay,
-            text_of(error),
+            "The callback failed for %s, retry %d in %.1f s: %.1000r",
+            *(place, failures, delay, error),
         )
         return delay
     if parts is not None and not isinstance(error, SchemaError) and parts.divide():
-        _LOGGER.warning("The callback failed for %s, which are divided in two: %s", place, text_of(error))
+        what = "The callback failed for %s, which are divided in two: %.1000r"
+        _LOGGER.warning(what, place, error)
         return 0.0
     policy = _last(policy)
     if isinstance(policy, StopOnError) or isinstance(error, SchemaError):
         raise error
-    what = text_of(error)
-    _LOGGER.error("%s failed for %s, which will be put aside: %s", of.capitalize(), place, what)
+    what = "%s failed for %s, which will be put aside: %.1000r"
+    _LOGGER.error(what, of.capitalize(), place, error)
     return policy
 
 

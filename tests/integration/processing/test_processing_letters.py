@@ -31,14 +31,11 @@ _PLAIN: dict[str, Any] = {
 
 def test_a_file_of_dead_letters_is_looked_at_before_the_first_record(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    for path, problem in {
-        "missing/letters": "missing is not there: make it, or give another path",
-        "link": "link is a symbolic link, which is not followed: name the file itself, .*file",
-        ".": "is not a file",
-    }.items():
-        with pytest.raises(InvalidOptionError, match=problem):
+    for path in ("missing/letters", "link", "."):
+        with pytest.raises(InvalidOptionError, match="The folder has to be there"):
             DeadLetter.to_file(tmp_path / path)
     late = DeadLetter.to_file(tmp_path / "late")
+    (tmp_path / "late").unlink()
     (tmp_path / "late").symlink_to(tmp_path / "file")
     with pytest.raises(OSError, match="symbolic links"):
         late.put_aside(Record(**_PLAIN), ValueError())
@@ -176,4 +173,4 @@ def test_letters_that_come_back_are_not_put_again_for_ever(
     assert [data[:11] for data in payloads if data[:1] == b"{"] == [
         b'{"letter":%d' % number for number in (1, 2, 3)
     ]
-    assert "has been put aside 3 times, and is not put once more" in caplog.text
+    assert "has been put aside 3 times, and is left where it is" in caplog.text
