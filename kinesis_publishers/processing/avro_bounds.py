@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from io import BytesIO
 from typing import Any, Final
 
 from attrs import define, field
 
-# To make a decimal of a megabyte takes minutes: these are read by `bound_decimals`.
+# To make a decimal of a megabyte takes minutes: they have a reader of their own.
 _DECIMAL: Final = "kinesis-publishers-decimal"
 _SPARE_BYTES: Final = 1024
 _MOST_CONTINUED: Final = 9
@@ -101,13 +102,22 @@ def with_bounded_decimals(schema: Any) -> Any:
     return made | {"logicalType": _DECIMAL} if is_decimal else made
 
 
-def bound_decimals(readers: dict[str, Callable[..., Any]]) -> None:
-    """Add a reader of decimals to those of fastavro, which refuses what is much too long."""
-    read = readers["bytes-decimal"]
+@cache
+def readers() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return fastavro's fast reader, and the one that notices the end of the stack.
+
+    Both are ready for what :func:`with_bounded_decimals` returns, in any process.
+    """
+    import fastavro
+    from fastavro import _read_py
+
+    logical: dict[str, Callable[..., Any]] = fastavro.read.LOGICAL_READERS
+    read = logical["bytes-decimal"]
 
     def read_bounded(data: bytes, schema: Any, *more: Any) -> Any:
         if len(data) > schema["precision"] // 2 + _SPARE_BYTES:
             raise ValueError(f"a decimal has {len(data):,} bytes, more than its precision needs")
         return read(data, schema, *more)
 
-    readers[f"bytes-{_DECIMAL}"] = read_bounded
+    logical[f"bytes-{_DECIMAL}"] = read_bounded
+    return fastavro.schemaless_reader, _read_py.schemaless_reader

@@ -26,7 +26,7 @@ from kinesis_publishers.model import Record
 from kinesis_publishers.processing.avro_bounds import (
     BoundedNumbers,
     Bounds,
-    bound_decimals,
+    readers,
     with_bounded_decimals,
 )
 
@@ -105,7 +105,6 @@ def avro(schema: dict[str, Any] | list[Any] | str) -> Decoder:
 def _avro_and_growth(schema: dict[str, Any] | list[Any] | str) -> tuple[Decoder, float]:
     try:
         import fastavro
-        from fastavro import _read_py
     except ModuleNotFoundError as error:
         raise _missing(error, "avro") from None
 
@@ -113,19 +112,15 @@ def _avro_and_growth(schema: dict[str, Any] | list[Any] | str) -> tuple[Decoder,
     given = orjson.loads(schema) if isinstance(schema, str) else schema
     fastavro.parse_schema(given)
     parsed = fastavro.parse_schema(with_bounded_decimals(given), named_schemas=names)
-    bound_decimals(fastavro.read.LOGICAL_READERS)
     bounds = Bounds(names)
     growth = bounds.of(parsed)[2]
     if growth == math.inf:
         raise ValueError("the schema has arrays whose items take no bytes: any payload may be huge")
-    read, open_payload = fastavro.schemaless_reader, BytesIO
-    if bounds.is_recursive:
-        # The reader in C does not notice the end of the stack.
-        read, open_payload = _read_py.schemaless_reader, BoundedNumbers
+    is_recursive = bounds.is_recursive
 
     def decode(data: bytes) -> Any:
-        rest = open_payload(data)
-        value = read(rest, parsed, None)
+        rest = BoundedNumbers(data) if is_recursive else BytesIO(data)
+        value = readers()[is_recursive](rest, parsed, None)
         if left := len(data) - rest.tell():
             raise ValueError(f"{left} bytes follow the Avro record: it has another schema")
         return value

@@ -18,6 +18,7 @@ import pytest
 from botocore.stub import Stubber
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 
 from kinesis_publishers.processing.decoders import avro, decoder_of, glue
 from kinesis_publishers.testing import ManualClock
@@ -153,6 +154,15 @@ def test_avro_refuses_a_decimal_that_is_longer_than_its_precision() -> None:
     assert avro(_DECIMAL)(b"\2\7") == Decimal("0.07")
     with pytest.raises(ValueError, match="more than its precision needs"):
         avro(_DECIMAL)(long(2000) + b"\1" * 2000)
+
+
+def test_a_decoder_of_avro_works_in_the_process_that_it_is_sent_to() -> None:
+    code = r"import pickle, sys; print(pickle.load(sys.stdin.buffer)(b'\2\7'))"
+    sent = cloudpickle.dumps(avro(_DECIMAL))
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=sent, capture_output=True, check=True, timeout=60
+    )
+    assert done.stdout == b"0.07\n"
 
 
 def test_avro_refuses_a_record_of_another_schema() -> None:
