@@ -294,9 +294,8 @@ class RecordBatch:
         """Return the batch as Arrow columns.
 
         The columns are ``data`` binary, ``stream_name`` string, ``shard_id`` string,
-        ``sequence_number`` string, ``partition_key`` string, null where the record has none,
-        ``approximate_arrival_timestamp`` timestamp in microseconds, UTC, and
-        ``sub_sequence_number`` 64-bit integer, null where the record was not inside an aggregate.
+        ``sequence_number`` string, ``partition_key`` string or null, ``sub_sequence_number`` 64-bit
+        integer or null, and ``approximate_arrival_timestamp`` timestamp in microseconds, UTC.
         """
         try:
             from kinesis_publishers.model.arrow import to_arrow
@@ -323,10 +322,8 @@ class RunResult(Enum):
 
     COMPLETE = "COMPLETE"
     """The shard has ended and all of its records were delivered."""
-
     INCOMPLETE = "INCOMPLETE"
     """There may be more: call ``run`` again."""
-
     CANCELLED = "CANCELLED"
     """The publisher was told to stop."""
 
@@ -346,10 +343,8 @@ class SubscriptionEvent:
     continuation_sequence_number: SequenceNumber | None
 
 
-#: In characters (AWS API reference, PutRecord).
-LONGEST_PARTITION_KEY: Final = 256
-#: In characters: thousands of records of an aggregate share what a marker begins with.
-LONGEST_MARKER: Final = 256
+LONGEST_PARTITION_KEY: Final = 256  # Characters (AWS API reference, PutRecord).
+LONGEST_MARKER: Final = 256  # Characters: thousands of records share what one begins with.
 
 
 def _check_partition_key(_: object, __: Any, value: Any) -> None:
@@ -372,10 +367,9 @@ def check_marker(marker: str) -> None:
     """Check that readers will have a marker as it is; raises ``ValueError``."""
     try:
         is_marker = bool(marker.rpartition("/")[0] and marker.encode())
-        is_marker = is_marker and len(marker) <= LONGEST_MARKER
     except (AttributeError, UnicodeEncodeError):
         is_marker = False
-    if not is_marker:
+    if not is_marker or len(marker) > LONGEST_MARKER:
         raise ValueError(
             f"a marker must be a text of at most {LONGEST_MARKER} characters, of UTF-8 only, and "
             f"with something in front of a slash, as in batch-7/1; not {marker!r:.300}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeAlias
 
 from attrs import define, field
@@ -19,9 +19,10 @@ from kinesis_publishers.engine.delivery import (
     ShardStatus,
 )
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
-from kinesis_publishers.engine.slow_calls import SlowCalls, name_of
+from kinesis_publishers.engine.slow_calls import LOOK_SECONDS, SlowCalls, name_of
 from kinesis_publishers.errors import KinesisPublishersError
 from kinesis_publishers.events import LagMeasured
+from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.model import RecordBatch, Shard, ShardKey, ShardProgress
 from kinesis_publishers.tasks import TaskScope
 
@@ -109,8 +110,17 @@ class RunningConsumers:
         """Where reading of each of them continues."""
         return {key: consumer.progress for key, (consumer, _) in self._running.items()}
 
-    def report_lag(self) -> None:
-        """Report how far each of them is behind, if that is known."""
+    def reported(self, slow_calls: SlowCalls) -> AbstractAsyncContextManager[None]:
+        """Report in the context how far each is behind, if that is known, and what takes long."""
+
+        async def report() -> None:
+            slow_calls.look()
+            self._report_lag()
+
+        clock = self._context.clock
+        return repeated(report, interval_seconds=LOOK_SECONDS, clock=clock, name="lag")
+
+    def _report_lag(self) -> None:
         for status in self.statuses:
             seconds = status.lag_seconds(self._context.clock.now())
             if seconds is not None:

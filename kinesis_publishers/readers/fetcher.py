@@ -16,12 +16,10 @@ from kinesis_publishers.engine.delivery import DeliverySink, ShardStatus
 from kinesis_publishers.engine.lineage import blocked_shards
 from kinesis_publishers.engine.pool import Reservation
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
-from kinesis_publishers.engine.slow_calls import LOOK_SECONDS
 from kinesis_publishers.errors import ConfigError, KinesisPublishersError, StreamRecreatedError
 from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
 from kinesis_publishers.leases.leases import Leases
-from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.model import (
     ChildShard,
     ShardKey,
@@ -288,20 +286,13 @@ class KinesisDataFetcher:
         # The last checkpoints are written when every shard has stopped: around the scope.
         writing = nullcontext() if self._checkpointer is None else self._checkpointer.running()
         with ShortTraceback(), self._reported_run():
-            reporting = repeated(
-                self._report, interval_seconds=LOOK_SECONDS, clock=self._services.clock, name="lag"
-            )
-            async with writing, reporting:
+            async with writing, self._consumers.reported(self.slow_calls):
                 while await self._must_begin_again():
                     self._shards = self._shards.renewed()
                     # Of shards that are gone, whose ids come again.
                     self._children.clear()
                     self._finished.clear()
                     self._is_prepared = False
-
-    async def _report(self) -> None:
-        self.slow_calls.look()
-        self._consumers.report_lag()
 
     async def _must_begin_again(self) -> bool:
         """Read; return ``True`` if a stream was created again, and what it held may be missed."""
