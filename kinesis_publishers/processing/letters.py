@@ -32,7 +32,8 @@ def letters_of(record: Record, error: Exception, part_bytes: int | None = None) 
     """
     import pybase64  # Most programs put nothing aside.
 
-    data, fields = record.data, dict(zip(Record._fields, record, strict=False)) | {"id": record.id}
+    data = record.data
+    fields: dict[str, object] = {"id": record.id, **dict(zip(Record._fields, record, strict=False))}
     del fields["arrival_epoch_seconds"]
     inner = _LETTER.match(data)
     count = int(inner[1]) + 1 if inner else 1
