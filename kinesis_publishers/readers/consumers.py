@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from attrs import define, field
@@ -26,6 +28,9 @@ from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.model import RecordBatch, Shard, ShardKey, ShardProgress
 from kinesis_publishers.tasks import TaskScope
 
+_LOGGER = logging.getLogger(__name__)
+_SILENCE = timedelta(seconds=30)
+
 OnBatch: TypeAlias = Callable[[Shard, RecordBatch], Awaitable[None]]
 """Takes the records of a shard; once it returns, they count as processed."""
 
@@ -35,15 +40,18 @@ class AssignedSink(ForwardingSink):
 
     Attributes:
         waiting: the shards with a delivery that may not be handed out yet.
+        has_delivered: whether something has come.
     """
 
     def __init__(self, inner: DeliverySink, assigner: ShardAssigner) -> None:
         super().__init__(inner)
         self._assigner = assigner
         self.waiting: set[ShardKey] = set()
+        self.has_delivered = False
 
     async def deliver(self, delivery: Delivery) -> None:
         key, payload_bytes = delivery.shard.key, delivery.batch.payload_bytes
+        self.has_delivered = True
         self.waiting.add(key)
         try:
             await self._assigner.permission(key)
@@ -94,6 +102,7 @@ class RunningConsumers:
     # What is being finished for another worker; and what another worker has taken.
     _leaving: set[ShardKey] = field(factory=set, init=False)
     _lost: set[ShardKey] = field(factory=set, init=False)
+    _silence_is_said: bool = field(default=False, init=False)
 
     @property
     def keys(self) -> Collection[ShardKey]:
@@ -110,12 +119,18 @@ class RunningConsumers:
         """Where reading of each of them continues."""
         return {key: consumer.progress for key, (consumer, _) in self._running.items()}
 
-    def reported(self, slow_calls: SlowCalls) -> AbstractAsyncContextManager[None]:
-        """Report in the context how far each is behind, if that is known, and what takes long."""
+    def reported(
+        self, slow_calls: SlowCalls, latest_at: Callable[[], datetime | None]
+    ) -> AbstractAsyncContextManager[None]:
+        """Report in the context how far each is behind, and what takes long.
+
+        It also says once that nothing has come since reading began at LATEST, ``latest_at()``.
+        """
 
         async def report() -> None:
             slow_calls.look()
             self._report_lag()
+            self._report_silence(latest_at())
 
         clock = self._context.clock
         return repeated(report, interval_seconds=LOOK_SECONDS, clock=clock, name="lag")
@@ -125,6 +140,17 @@ class RunningConsumers:
             seconds = status.lag_seconds(self._context.clock.now())
             if seconds is not None:
                 self._context.events(LagMeasured(shard=status.shard.key, seconds=seconds))
+
+    def _report_silence(self, since: datetime | None) -> None:
+        if since is None or self._sink.has_delivered or self._silence_is_said:
+            return
+        if self._context.clock.now() - since >= _SILENCE:
+            self._silence_is_said = True
+            _LOGGER.warning(
+                "No record has come since reading began at LATEST, at %s UTC. What was put before "
+                "is not read: to read it, begin at TRIM_HORIZON (kinesis.stream.initpos, start=).",
+                f"{since:%H:%M:%S}",
+            )
 
     def assign(
         self,

@@ -286,7 +286,8 @@ class KinesisDataFetcher:
         # The last checkpoints are written when every shard has stopped: around the scope.
         writing = nullcontext() if self._checkpointer is None else self._checkpointer.running()
         with ShortTraceback(), self._reported_run():
-            async with writing, self._consumers.reported(self.slow_calls):
+            reported = self._consumers.reported(self.slow_calls, lambda: self._shards.latest_at)
+            async with writing, reported:
                 while await self._must_begin_again():
                     self._shards = self._shards.renewed()
                     # Of shards that are gone, whose ids come again.

@@ -58,6 +58,7 @@ class ShardTable:
             that are newer than the listing.
         others: shards that the service has listed and that do not exist for this reader.
         progress: how far each known shard has been read.
+        latest_at: when a stream was begun at LATEST, if one was.
         left: the same of shards that are there and do not exist for this reader: a later one that
             reads them goes on there.
     """
@@ -78,6 +79,7 @@ class ShardTable:
         self.listed: dict[ShardKey, Shard] = {}
         self.others: dict[ShardKey, Shard] = {}
         self.progress: dict[ShardKey, ShardProgress] = {}
+        self.latest_at: datetime | None = None
         self.left: dict[ShardKey, ShardProgress] = {}
         self._left_out: dict[str, StreamProgress] = {}
 
@@ -114,6 +116,7 @@ class ShardTable:
         )
         start = "where they were left" if is_resumed else str(self._services.initial_position)
         if start == PositionType.LATEST.value:
+            self.latest_at = now
             start += f" ({now:%Y-%m-%d %H:%M:%S} UTC)"
         name = self.identities[stream_arn].name
         # While nothing comes, nothing else says that reading has begun.

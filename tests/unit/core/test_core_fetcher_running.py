@@ -211,3 +211,28 @@ async def test_progress_of_a_stream_survives_a_fetcher_that_read_nothing():
     fetcher = world.fetcher(progress_of(world.stream, s0=start))
     await fetcher.prepare()
     assert fetcher.progress[world.stream.arn].shards == {ZERO: start}
+
+
+@pytest.mark.parametrize(
+    ("initial", "records", "is_said"),
+    [
+        (StartingPosition.latest(), 0, True),
+        (StartingPosition.latest(), 3, False),
+        (StartingPosition.trim_horizon(), 0, False),
+    ],
+)
+async def test_that_nothing_comes_from_latest_is_said_once(
+    initial: StartingPosition,
+    records: int,
+    is_said: bool,
+    caplog: pytest.LogCaptureFixture,
+):
+    world = World(initial_position=initial)
+    world.add(0, behaviour=StoredShard(records_of(0, records)))
+    async with world.running():
+        await world.clock.advance(29)
+        assert "No record has come" not in caplog.text
+        await world.clock.advance(600)
+    said = [one.message for one in caplog.records if "No record has come" in one.message]
+    assert len(said) == is_said
+    assert all("begin at TRIM_HORIZON (kinesis.stream.initpos, start=)" in one for one in said)
