@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import configparser
+import json
 import os
 import re
 import shlex
@@ -229,7 +231,7 @@ def test_the_worker_puts_aside_answers_its_probes_and_ends_when_its_pod_ends(
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 0
     (letters,) = local_kinesis.records("letters").values()
-    assert [letter.data for letter in letters] == [b"no JSON"]
+    assert [base64.b64decode(json.loads(one.data)["data"]) for one in letters] == [b"no JSON"]
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ from tests.integration.processing.processing_support import STREAM, Orders
 from tests.integration.processing.test_processing_values import put, values
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
@@ -27,6 +28,12 @@ _PLAIN: dict[str, Any] = {
     "shard_id": "shardId-000000000000",
     "stream_name": STREAM,
 }
+
+
+@pytest.fixture(autouse=True)
+def _no_producer_is_left() -> Iterator[None]:
+    yield
+    event_loop.close_all()  # As the end of the program does.
 
 
 def test_a_file_of_dead_letters_is_looked_at_before_the_first_record(tmp_path: Path) -> None:
@@ -58,7 +65,7 @@ def test_a_file_of_dead_letters_is_private_and_a_torn_line_spoils_no_other(
 
 def letters_in(orders: Orders, stream: str = "letters") -> list[tuple[str, dict[str, Any]]]:
     """Return the partition key of each letter, and what it holds."""
-    event_loop.close_all()  # As the end of the program does.
+    event_loop.close_all()
     shards = orders.server.records(stream).values()
     return [(row.partition_key, json.loads(row.data)) for rows in shards for row in rows]
 

@@ -70,7 +70,7 @@ def read_slowly(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
 def test_a_call_that_takes_long_is_reported_while_it_does_and_when_it_returns(
     orders: Orders, monkeypatch: pytest.MonkeyPatch, work: Callable[..., None], name: str
 ) -> None:
-    monkeypatch.setattr("kinesis_publishers.readers.fetcher.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("kinesis_publishers.readers.consumers.LOOK_SECONDS", 0.02)
     orders.put(3, key="one shard")
     events: list[CallbackDelayed] = []
     is_reported = threading.Event()
