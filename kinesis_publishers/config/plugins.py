@@ -5,9 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-import re
-from collections.abc import Iterable, Iterator
-from types import FunctionType
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kinesis_publishers.config.sections.checkpoints import BUILT_IN_STORES
@@ -143,64 +141,26 @@ def _hint(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {candidates[near[0]]}?" if near else ""
 
 
-# How a class is made is its own affair.
-_ITS_OWN = frozenset({"__init__", "__init_subclass__"})
-_CALLED_WITH = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
 def check_fit(found: type, base: type, *, reference: str) -> None:
-    """Check that what calls ``base`` can call ``found``, which messages call ``reference``.
+    """Check that ``found``, which messages call ``reference``, can be used as ``base``.
+
+    A method that is async where nobody awaits it would do nothing, and the reverse would fail only
+    when it is called. Python itself says clearly enough what else does not fit.
 
     Raises:
-        PluginLoadError: names every method that is missing or does not fit.
+        PluginLoadError: says what ``found`` lacks, or which methods are async or not.
     """
     if not issubclass(found, base):
-        missing = [name for name in _required(base) if not hasattr(found, name)]
-        lacks = f" and lacks {', '.join(missing)}" if missing else ""
-        raise PluginLoadError(
-            f"{reference} does not extend {base.__module__}.{base.__qualname__}{lacks}"
-        )
-    if inspect.isabstract(found):
-        raise PluginLoadError(f"{reference} is abstract: it lacks {', '.join(_required(found))}")
+        raise PluginLoadError(f"{reference} does not extend {base.__module__}.{base.__qualname__}")
+    if missing := sorted(getattr(found, "__abstractmethods__", ())):
+        raise PluginLoadError(f"{reference} is abstract: it lacks {', '.join(missing)}")
     problems = [
-        problem for name in _methods(base) for problem in _problems_of_method(found, base, name)
+        f"{name} must be async (async def {name})" if must_be else f"{name} must not be async"
+        for name, method in inspect.getmembers(base, callable)
+        if (must_be := _is_async(method)) is not _is_async(getattr(found, name))
     ]
     if problems:
         raise PluginLoadError(f"{reference} does not fit: {'; '.join(problems)}")
-
-
-def _required(base: type) -> list[str]:
-    return sorted(getattr(base, "__abstractmethods__", ()))
-
-
-def _methods(base: type) -> list[str]:
-    """Return the names of what may be called of ``base``; ``async with`` and ``()`` call too."""
-    return [
-        name
-        for name, member in inspect.getmembers_static(base)
-        if isinstance(member, FunctionType | classmethod) and name not in _ITS_OWN
-        # Special, or not private.
-        if re.fullmatch(r"__\w+__|(?!_)\w+", name)
-    ]
-
-
-def _problems_of_method(found: type, base: type, name: str) -> Iterator[str]:
-    expected = inspect.getattr_static(base, name)
-    given = inspect.getattr_static(found, name)
-    if given is expected:
-        return
-    bound, owner = getattr(found, name), getattr(base, name)
-    if isinstance(expected, classmethod) and not isinstance(given, classmethod):
-        yield f"{name} must be a classmethod"
-        return
-    if not callable(bound):
-        yield f"{name} must be a method, not {type(bound).__name__}"
-        return
-    if _is_async(owner) and not _is_async(bound):
-        yield f"{name} must be async (async def {name})"
-    elif _is_async(bound) and not _is_async(owner):
-        yield f"{name} must not be async"
-    yield from _problems_of_signature(bound, owner, name)
 
 
 def _is_async(function: Any) -> bool:
@@ -208,18 +168,3 @@ def _is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         inspect.unwrap(function)
     )
-
-
-def _problems_of_signature(bound: Any, owner: Any, name: str) -> Iterator[str]:
-    arguments = [
-        one.name for one in inspect.signature(owner).parameters.values() if one.kind in _CALLED_WITH
-    ]
-    try:
-        signature = inspect.signature(bound)
-    except (TypeError, ValueError):
-        return  # written in C: it does not say what it takes
-    try:
-        signature.bind(*arguments)
-    except TypeError as error:
-        shown = [one for one in arguments if one != "self"]
-        yield f"{name}{signature} cannot be called as {name}({', '.join(shown)}): {error}"

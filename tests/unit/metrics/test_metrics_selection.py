@@ -65,11 +65,6 @@ class CallIsAsync(Notes):
         """Do nothing unless it is awaited."""
 
 
-class LeavingIsNotAsync(Notes):
-    def __aexit__(self) -> None:  # type: ignore[override]
-        """Cannot be called as it will be."""
-
-
 class EntryIsNotAsync(Notes):
     def __aenter__(self) -> Self:  # type: ignore[override]
         return self
@@ -138,8 +133,8 @@ async def test_a_sink_that_does_not_like_the_configuration_fails_before_anything
     assert Notes.made.is_closed
 
 
-async def test_a_class_that_is_no_reporter_is_refused_with_what_is_missing() -> None:
-    with pytest.raises(PluginLoadError, match=r"EventReporter and lacks from_properties"):
+async def test_a_class_that_is_no_reporter_is_refused() -> None:
+    with pytest.raises(PluginLoadError, match=r"does not extend .*EventReporter"):
         async with opened(f"{__name__}:NotAReporter"):
             pytest.fail("opened")
 
@@ -148,7 +143,6 @@ async def test_a_class_that_is_no_reporter_is_refused_with_what_is_missing() -> 
     ("kind", "message"),
     [
         (CallIsAsync, "__call__ must not be async"),
-        (LeavingIsNotAsync, r"__aexit__ must be async .*; __aexit__\(self\).* cannot be called as"),
         (EntryIsNotAsync, r"__aenter__ must be async \(async def __aenter__\)"),
     ],
 )
