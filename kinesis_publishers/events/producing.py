@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from kinesis_publishers.events.event import Detail, Event, Problem
 from kinesis_publishers.model import ShardKey
 
 
 @frozen(kw_only=True)
-class ProducerStarted:
+class ProducerStarted(Event):
     """A producer has found its stream.
 
     Attributes:
@@ -20,7 +21,7 @@ class ProducerStarted:
 
 
 @frozen(kw_only=True)
-class ProducerStopped:
+class ProducerStopped(Event):
     """A producer was closed.
 
     Attributes:
@@ -32,7 +33,7 @@ class ProducerStopped:
 
 
 @frozen(kw_only=True)
-class RecordsPut:
+class RecordsPut(Detail):
     """A shard has accepted records of a PutRecords call.
 
     Attributes:
@@ -56,7 +57,7 @@ class RecordsPut:
 
 
 @frozen(kw_only=True)
-class RecordsRefused:
+class RecordsRefused(Detail):
     """A shard has not accepted records of a PutRecords call that succeeded.
 
     Attributes:
@@ -70,7 +71,7 @@ class RecordsRefused:
 
 
 @frozen(kw_only=True)
-class PutRecordsAnswered:
+class PutRecordsAnswered(Detail):
     """A PutRecords call was answered, or has failed.
 
     Attributes:
@@ -88,7 +89,7 @@ class PutRecordsAnswered:
 
 
 @frozen(kw_only=True)
-class RecordsFailed:
+class RecordsFailed(Problem):
     """Records were given up: their futures have the error.
 
     Attributes:
@@ -102,7 +103,7 @@ class RecordsFailed:
 
 
 @frozen(kw_only=True)
-class ShardMispredicted:
+class ShardMispredicted(Event):
     """Records have gone to another shard than the producer knew of: the stream was resharded.
 
     Attributes:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from attrs import frozen
 
+from kinesis_publishers.events.event import Detail, Event, Problem
 from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 
 
 @frozen(kw_only=True)
-class FetcherStarted:
+class FetcherStarted(Event):
     """A fetcher began to run.
 
     Attributes:
@@ -21,7 +20,7 @@ class FetcherStarted:
 
 
 @frozen(kw_only=True)
-class FetcherStopped:
+class FetcherStopped(Event):
     """A fetcher has stopped: none of its shards is read further.
 
     Attributes:
@@ -35,7 +34,7 @@ class FetcherStopped:
 
 
 @frozen(kw_only=True)
-class StreamPrepared:
+class StreamPrepared(Event):
     """A stream was found, and the position to read each of its shards from is fixed.
 
     Attributes:
@@ -49,7 +48,7 @@ class StreamPrepared:
 
 
 @frozen(kw_only=True)
-class ShardsDiscovered:
+class ShardsDiscovered(Event):
     """ListShards, or the last answer of a parent, listed shards that were not known before."""
 
     stream_arn: str
@@ -57,7 +56,7 @@ class ShardsDiscovered:
 
 
 @frozen(kw_only=True)
-class ShardStarted:
+class ShardStarted(Event):
     """Reading of a shard began."""
 
     shard: ShardKey
@@ -65,14 +64,14 @@ class ShardStarted:
 
 
 @frozen(kw_only=True)
-class ShardEnded:
+class ShardEnded(Event):
     """A shard was read to its end, or has left the retention; it is not read further."""
 
     shard: ShardKey
 
 
 @frozen(kw_only=True)
-class ShardStopped:
+class ShardStopped(Event):
     """Reading of a shard stopped before its end; a later reader continues there.
 
     Attributes:
@@ -86,7 +85,7 @@ class ShardStopped:
 
 
 @frozen(kw_only=True)
-class RangeRead:
+class RangeRead(Event):
     """An exact range of a shard was read and handed on.
 
     Attributes:
@@ -100,30 +99,7 @@ class RangeRead:
 
 
 @frozen(kw_only=True)
-class DataLossTolerated:
-    """Records may be missing, and the configuration says to continue.
-
-    Their number is unknown: sequence numbers have gaps.
-
-    Attributes:
-        shard: where they are missing; the id ``*`` stands for the whole stream.
-        message: what is missing, in words.
-        position: where reading would have continued: the missing records follow it.
-        since: everything that arrived earlier has been read, if that is known.
-        until: the missing records arrived before this instant, if that is known.
-        next_record: the record that reading continues with, if that is known.
-    """
-
-    shard: ShardKey
-    message: str
-    position: StartingPosition | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    next_record: SequenceNumber | None = None
-
-
-@frozen(kw_only=True)
-class RecordsFetched:
+class RecordsFetched(Detail):
     """A GetRecords was answered.
 
     Attributes:
@@ -149,7 +125,7 @@ class RecordsFetched:
 
 
 @frozen(kw_only=True)
-class IteratorReplaced:
+class IteratorReplaced(Detail):
     """An expired shard iterator was replaced, from the stored position."""
 
     shard: ShardKey
@@ -157,7 +133,7 @@ class IteratorReplaced:
 
 
 @frozen(kw_only=True)
-class SubscriptionStarted:
+class SubscriptionStarted(Detail):
     """SubscribeToShard was accepted.
 
     Attributes:
@@ -171,7 +147,7 @@ class SubscriptionStarted:
 
 
 @frozen(kw_only=True)
-class SubscriptionEnded:
+class SubscriptionEnded(Detail):
     """A subscription is over; unless the shard has ended, another one follows."""
 
     shard: ShardKey
@@ -180,7 +156,7 @@ class SubscriptionEnded:
 
 
 @frozen(kw_only=True)
-class EventReceived:
+class EventReceived(Detail):
     """A subscription delivered an event, which may have been a heartbeat without records."""
 
     shard: ShardKey
@@ -190,7 +166,7 @@ class EventReceived:
 
 
 @frozen(kw_only=True)
-class RecordsSkipped:
+class RecordsSkipped(Detail):
     """Records were dropped: they had been delivered before, or came twice in one answer."""
 
     shard: ShardKey
@@ -198,7 +174,7 @@ class RecordsSkipped:
 
 
 @frozen(kw_only=True)
-class AggregatesExpanded:
+class AggregatesExpanded(Detail):
     """A delivery contained aggregates, or records that begin like one.
 
     Attributes:
@@ -223,7 +199,7 @@ class AggregatesExpanded:
 
 
 @frozen(kw_only=True)
-class RecordsProcessed:
+class RecordsProcessed(Detail):
     """The application has taken a delivery: its records count as processed.
 
     Attributes:
@@ -237,7 +213,7 @@ class RecordsProcessed:
 
 
 @frozen(kw_only=True)
-class CallbackDelayed:
+class CallbackDelayed(Detail):  # kinesis_publishers.engine.slow_calls warns about it in words.
     """A call of the application takes longer than it may, or has returned after that.
 
     Attributes:
@@ -253,7 +229,7 @@ class CallbackDelayed:
 
 
 @frozen(kw_only=True)
-class LagMeasured:
+class LagMeasured(Detail):
     """How far processing is behind, every five seconds while a shard is read.
 
     Attributes:
@@ -266,7 +242,7 @@ class LagMeasured:
 
 
 @frozen(kw_only=True)
-class ProcessingFailed:
+class ProcessingFailed(Problem):
     """The application raised an error: the records of the delivery do not count as processed."""
 
     shard: ShardKey
@@ -275,7 +251,7 @@ class ProcessingFailed:
 
 
 @frozen(kw_only=True)
-class CheckpointsSaved:
+class CheckpointsSaved(Detail):
     """The checkpoint store has written how far shards have been processed, or where they begin."""
 
     shards: int
@@ -283,7 +259,7 @@ class CheckpointsSaved:
 
 
 @frozen(kw_only=True)
-class CheckpointsRefused:
+class CheckpointsRefused(Problem):
     """The checkpoint store has refused a write: another reader has written in the meantime.
 
     Attributes:
@@ -297,14 +273,14 @@ class CheckpointsRefused:
 
 
 @frozen(kw_only=True)
-class LeaseTaken:
+class LeaseTaken(Event):
     """This worker has got the lease on a shard, and reads it."""
 
     shard: ShardKey
 
 
 @frozen(kw_only=True)
-class LeaseReleased:
+class LeaseReleased(Event):
     """This worker has given a lease back, after it had finished what it had handed out.
 
     Attributes:
@@ -316,7 +292,7 @@ class LeaseReleased:
 
 
 @frozen(kw_only=True)
-class LeaseLost:
+class LeaseLost(Problem):
     """Another worker has taken a lease from this one; records may be repeated there.
 
     Attributes:
@@ -330,7 +306,7 @@ class LeaseLost:
 
 
 @frozen(kw_only=True)
-class LeasesCounted:
+class LeasesCounted(Detail):
     """This worker has looked at the leases of the application.
 
     Attributes:

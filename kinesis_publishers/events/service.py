@@ -1,14 +1,51 @@
-"""Events of calls that failed, of stream consumers, and of the pool of pending records."""
+"""Events of the pool of pending records, of calls that failed, of stream consumers, and of loss."""
 
 from __future__ import annotations
 
+import logging
+from datetime import datetime
+
 from attrs import frozen
 
-from kinesis_publishers.model import ShardKey
+from kinesis_publishers.events.event import Detail, Event, Problem
+from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 
 
 @frozen(kw_only=True)
-class Throttled:
+class BackpressureBegan(Detail):
+    """The pending pool has no room for what a shard would read next: the application is behind."""
+
+    shard: ShardKey
+    records: int
+    payload_bytes: int
+
+
+@frozen(kw_only=True)
+class BackpressureEnded(Detail):
+    """A shard no longer waits for room: it has received it, or has stopped waiting."""
+
+    shard: ShardKey
+    seconds: float
+
+
+@frozen(kw_only=True)
+class PoolUsed(Detail):
+    """A delivery or a release has changed the content of the pending pool.
+
+    Attributes:
+        records: how many records it holds or has reserved room for.
+        waiters: how many shards wait for room.
+    """
+
+    records: int
+    payload_bytes: int
+    max_records: int
+    max_bytes: int
+    waiters: int
+
+
+@frozen(kw_only=True)
+class Throttled(Detail):
     """AWS refused a call because a rate is used up; it is repeated after a delay."""
 
     shard: ShardKey
@@ -16,7 +53,7 @@ class Throttled:
 
 
 @frozen(kw_only=True)
-class CallRetried:
+class CallRetried(Detail):  # kinesis_publishers.retry warns about what keeps failing.
     """A call failed or was throttled, and will be made again.
 
     Attributes:
@@ -35,7 +72,7 @@ class CallRetried:
 
 
 @frozen(kw_only=True)
-class ConsumerRegistered:
+class ConsumerRegistered(Event):
     """A stream consumer was registered by this process."""
 
     stream_arn: str
@@ -43,7 +80,7 @@ class ConsumerRegistered:
 
 
 @frozen(kw_only=True)
-class ConsumerAwaited:
+class ConsumerAwaited(Event):
     """A stream consumer cannot be used while it is CREATING or DELETING: the reader waits.
 
     Reported once for each status.
@@ -55,40 +92,32 @@ class ConsumerAwaited:
 
 
 @frozen(kw_only=True)
-class ConsumerDeregistered:
+class ConsumerDeregistered(Event):
     """A stream consumer that this application had registered was removed."""
 
     consumer_arn: str
 
 
 @frozen(kw_only=True)
-class BackpressureBegan:
-    """The pending pool has no room for what a shard would read next: the application is behind."""
+class DataLossTolerated(Problem):
+    """Records may be missing, and the configuration says to continue.
 
-    shard: ShardKey
-    records: int
-    payload_bytes: int
-
-
-@frozen(kw_only=True)
-class BackpressureEnded:
-    """A shard no longer waits for room: it has received it, or has stopped waiting."""
-
-    shard: ShardKey
-    seconds: float
-
-
-@frozen(kw_only=True)
-class PoolUsed:
-    """A delivery or a release has changed the content of the pending pool.
+    Their number is unknown: sequence numbers have gaps.
 
     Attributes:
-        records: how many records it holds or has reserved room for.
-        waiters: how many shards wait for room.
+        shard: where they are missing; the id ``*`` stands for the whole stream.
+        message: what is missing, in words.
+        position: where reading would have continued: the missing records follow it.
+        since: everything that arrived earlier has been read, if that is known.
+        until: the missing records arrived before this instant, if that is known.
+        next_record: the record that reading continues with, if that is known.
     """
 
-    records: int
-    payload_bytes: int
-    max_records: int
-    max_bytes: int
-    waiters: int
+    level = logging.ERROR
+
+    shard: ShardKey
+    message: str
+    position: StartingPosition | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    next_record: SequenceNumber | None = None

@@ -4,93 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, TypeAlias, get_args
+from typing import Final, TypeAlias
 
 from kinesis_publishers.events import producing, reading, service
-
-Event: TypeAlias = (
-    reading.FetcherStarted
-    | reading.FetcherStopped
-    | reading.StreamPrepared
-    | reading.ShardsDiscovered
-    | reading.ShardStarted
-    | reading.ShardEnded
-    | reading.ShardStopped
-    | reading.RangeRead
-    | reading.RecordsFetched
-    | reading.IteratorReplaced
-    | reading.SubscriptionStarted
-    | reading.SubscriptionEnded
-    | reading.EventReceived
-    | reading.RecordsSkipped
-    | reading.AggregatesExpanded
-    | reading.RecordsProcessed
-    | reading.CallbackDelayed
-    | reading.LagMeasured
-    | reading.ProcessingFailed
-    | reading.CheckpointsSaved
-    | reading.CheckpointsRefused
-    | reading.LeaseTaken
-    | reading.LeaseReleased
-    | reading.LeaseLost
-    | reading.LeasesCounted
-    | service.BackpressureBegan
-    | service.BackpressureEnded
-    | service.PoolUsed
-    | service.Throttled
-    | service.CallRetried
-    | service.ConsumerRegistered
-    | service.ConsumerAwaited
-    | service.ConsumerDeregistered
-    | reading.DataLossTolerated
-    | producing.ProducerStarted
-    | producing.ProducerStopped
-    | producing.RecordsPut
-    | producing.RecordsRefused
-    | producing.PutRecordsAnswered
-    | producing.RecordsFailed
-    | producing.ShardMispredicted
-)
-"""One of the facts above."""
+from kinesis_publishers.events.event import Event
 
 EventSink: TypeAlias = Callable[[Event], None]
 """Receives events: called synchronously in the event loop, so it must not block."""
 
-EVENT_TYPES: Final[tuple[type, ...]] = get_args(Event)
+EVENT_TYPES: Final[tuple[type[Event], ...]] = tuple(
+    one
+    for module in (reading, service, producing)
+    for one in vars(module).values()
+    if isinstance(one, type) and issubclass(one, Event) and one.__module__ == module.__name__
+)
 """The classes of all events, in the order of the documentation."""
 
 _LOGGER = logging.getLogger("kinesis_publishers")
-
-# Everything else is a step in the life of a fetcher: INFO.
-_LEVELS: Final[dict[type, int]] = {
-    reading.DataLossTolerated: logging.ERROR,
-    reading.ProcessingFailed: logging.WARNING,
-    reading.CheckpointsRefused: logging.WARNING,
-    reading.LeaseLost: logging.WARNING,
-    reading.LeasesCounted: logging.DEBUG,
-    reading.RecordsFetched: logging.DEBUG,
-    reading.SubscriptionStarted: logging.DEBUG,
-    reading.SubscriptionEnded: logging.DEBUG,
-    reading.EventReceived: logging.DEBUG,
-    reading.RecordsSkipped: logging.DEBUG,
-    reading.AggregatesExpanded: logging.DEBUG,
-    reading.RecordsProcessed: logging.DEBUG,
-    # kinesis_publishers.engine.slow_calls warns about it in words.
-    reading.CallbackDelayed: logging.DEBUG,
-    reading.LagMeasured: logging.DEBUG,
-    reading.CheckpointsSaved: logging.DEBUG,
-    reading.IteratorReplaced: logging.DEBUG,
-    service.BackpressureBegan: logging.DEBUG,
-    service.BackpressureEnded: logging.DEBUG,
-    service.PoolUsed: logging.DEBUG,
-    service.Throttled: logging.DEBUG,
-    # kinesis_publishers.retry warns about what keeps failing.
-    service.CallRetried: logging.DEBUG,
-    producing.RecordsPut: logging.DEBUG,
-    producing.RecordsRefused: logging.DEBUG,
-    producing.PutRecordsAnswered: logging.DEBUG,
-    producing.RecordsFailed: logging.WARNING,
-}
 
 
 def level_of(event: Event) -> int:
@@ -98,7 +28,7 @@ def level_of(event: Event) -> int:
     if isinstance(event, producing.RecordsFailed) and event.code == "BufferFullError":
         # One for each record, and kinesis.producer.buffer.whenfull has asked for it.
         return logging.DEBUG
-    return _LEVELS.get(type(event), logging.INFO)
+    return event.level
 
 
 def log_event(event: Event) -> None:

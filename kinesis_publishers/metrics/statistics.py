@@ -74,7 +74,7 @@ class IntervalStatistics:
                 continue
             name, code = metric.name, None
             if name == _BY_CODE:
-                code = event.code  # type: ignore[union-attr]
+                code = event.code  # type: ignore[attr-defined]
                 name = f"{name}/{code}"
             if name in found:
                 found[name][1].add(value)
