@@ -21,8 +21,8 @@ from kinesis_publishers.aws import cbor
 from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 from kinesis_publishers.aws.carriers.carrier import SignedCall
 from kinesis_publishers.aws.clients import method_of
-from kinesis_publishers.aws.errors import is_refused_for_time, mapped_errors
-from kinesis_publishers.aws.signing import CallPattern, check_credentials
+from kinesis_publishers.aws.errors import mapped_errors
+from kinesis_publishers.aws.signing import CallPattern, check_credentials, learn_time
 from kinesis_publishers.clock import Clock, ServiceClock
 
 JSON = "application/x-amz-json-1.1"
@@ -129,11 +129,9 @@ class ServiceCalls:
     def refusal(self, operation: str, answer: Answer) -> Exception:
         """Return botocore's error for an answer that is a refusal, and learn the time from it."""
         parsed = error_in(answer)
-        code, message = parsed["Error"]["Code"], parsed["Error"]["Message"]
-        if is_refused_for_time(code, message):
-            date, now = answer.headers.get("date"), self._machine.now()
-            self._signature_clock.observe(date, sent_at=now)
-        error: Exception = self._client.exceptions.from_code(code)(parsed, operation)
+        learn_time(self._signature_clock, parsed)
+        kind = self._client.exceptions.from_code(parsed["Error"]["Code"])
+        error: Exception = kind(parsed, operation)
         return error
 
 

@@ -42,7 +42,6 @@ _NO_CREDENTIALS = (
 )
 _KEY_ADVICE = "check the access key: AWS does not know it"
 _SIGNATURE_ADVICE = "check the secret key, and this machine's clock"
-_CLOCK_ADVICE = "check this machine's clock"
 # What AWS refuses for its time alone; others of these texts have codes that mean other things too.
 _CODES_OF_SKEW = ("RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture")
 _TEXTS_OF_SKEW = ("Signature expired", "Signature not yet current")
@@ -61,7 +60,10 @@ _CERTIFICATE_ADVICE = (
 # Worth a retry where a provider renews the credentials.
 _PASSING_CREDENTIAL_CODES = ("ExpiredTokenException", "ExpiredToken", "CredentialRetrievalError")
 
-# code -> (error class, what to do about it)
+_NO_CONSUMER = (ConsumerNotFoundError, "it was removed, or never registered on this stream")
+
+# Error class and what to do about it, by code, or by who answers it (a service or an operation) and
+# the code if it means something else there.
 _BY_CODE: dict[str, tuple[type[ServiceError], str]] = {
     "ProvisionedThroughputExceededException": (
         ThroughputExceededError,
@@ -79,8 +81,8 @@ _BY_CODE: dict[str, tuple[type[ServiceError], str]] = {
     "InvalidArgumentException": (InvalidArgumentError, ""),
     "ValidationException": (InvalidArgumentError, ""),
     "SerializationException": (InvalidArgumentError, ""),
-    "AccessDeniedException": (AccessDeniedError, "allow the action in the IAM policy"),
-    "AccessDenied": (AccessDeniedError, "allow the action in the IAM policy"),
+    "AccessDeniedException": (AccessDeniedError, ""),
+    "AccessDenied": (AccessDeniedError, ""),
     "KMSAccessDeniedException": (EncryptionKeyError, "allow kms:Decrypt on the stream's key"),
     "KMSDisabledException": (EncryptionKeyError, "enable the stream's KMS key"),
     "KMSInvalidStateException": (EncryptionKeyError, "check the state of the stream's KMS key"),
@@ -91,46 +93,39 @@ _BY_CODE: dict[str, tuple[type[ServiceError], str]] = {
     "InvalidSignatureException": (CredentialsError, _SIGNATURE_ADVICE),
     "SignatureDoesNotMatch": (CredentialsError, _SIGNATURE_ADVICE),
     "IncompleteSignature": (CredentialsError, _SIGNATURE_ADVICE),
-    **dict.fromkeys(_CODES_OF_SKEW, (CredentialsError, _CLOCK_ADVICE)),
     "InvalidIdentityToken": (CredentialsError, "check the token file of the web identity"),
     "IDPCommunicationError": (CredentialsError, "STS cannot reach the identity's provider"),
     "MissingAuthenticationTokenException": (CredentialsError, _NO_CREDENTIALS),
     "ExpiredTokenException": (CredentialsError, "get a new session token: this one has expired"),
     "ExpiredToken": (CredentialsError, "get a new session token: this one has expired"),
-}
-
-# What a code means where another service than Kinesis answers it.
-_BY_SERVICE: dict[tuple[str, str], tuple[type[ServiceError], str]] = {
-    ("dynamodb", "ProvisionedThroughputExceededException"): (
+    "dynamodb ProvisionedThroughputExceededException": (
         ThroughputExceededError,
         "the capacity of the table is used up: raise it, or choose on-demand billing",
     ),
-    ("dynamodb", "TransactionConflictException"): (ResourceInUseError, "others write it: wait"),
-    ("dynamodb", "ReplicatedWriteConflictException"): (
+    "dynamodb TransactionConflictException": (ResourceInUseError, "others write it: wait"),
+    "dynamodb ReplicatedWriteConflictException": (
         ResourceInUseError,
         "another region writes it: wait",
     ),
-    ("dynamodb", "ResourceNotFoundException"): (
+    "dynamodb ResourceNotFoundException": (
         ServiceError,
         "check the table's name, the region and the account",
     ),
-}
-# What a code means only where these operations answer it.
-_NO_STREAM = (StreamNotFoundError, "check the stream's name, the region and the account")
-_NO_CONSUMER = (ConsumerNotFoundError, "it was removed, or never registered on this stream")
-_BY_OPERATION: dict[tuple[str, str], tuple[type[ServiceError], str]] = {
-    ("DescribeStreamSummary", "ResourceNotFoundException"): _NO_STREAM,
-    ("CreateStream", "ResourceInUseException"): (
+    "DescribeStreamSummary ResourceNotFoundException": (
+        StreamNotFoundError,
+        "check the stream's name, the region and the account",
+    ),
+    "DescribeStreamConsumer ResourceNotFoundException": _NO_CONSUMER,
+    "DeregisterStreamConsumer ResourceNotFoundException": _NO_CONSUMER,
+    "CreateStream ResourceInUseException": (
         ResourceInUseError,
         "a stream of this name exists already",
     ),
-    ("DescribeStreamConsumer", "ResourceNotFoundException"): _NO_CONSUMER,
-    ("DeregisterStreamConsumer", "ResourceNotFoundException"): _NO_CONSUMER,
-    ("PutRecords", "ProvisionedThroughputExceededException"): (
+    "PutRecords ProvisionedThroughputExceededException": (
         ThroughputExceededError,
         "all producers share the shard's write quota, 1 MB and 1,000 records a second",
     ),
-    ("PutRecords", "KMSAccessDeniedException"): (
+    "PutRecords KMSAccessDeniedException": (
         EncryptionKeyError,
         "allow kms:GenerateDataKey on the stream's key",
     ),
@@ -275,14 +270,14 @@ def service_error(
         unknown = ThroughputExceededError, "the call rate of the account is used up"
     elif _NOT_NOW.match(code):
         unknown = InternalServiceError, ""
-    general = _BY_SERVICE.get((service, code)) or _BY_CODE.get(code, unknown)
-    kind, advice = _BY_OPERATION.get((operation, code), general)
+    meanings = map(_BY_CODE.get, (f"{operation} {code}", f"{service} {code}", code))
+    kind, advice = next(filter(None, meanings), unknown)
     is_skewed = is_refused_for_time(code, message)
-    if kind is AccessDeniedError:
+    if is_skewed:
+        kind, advice = CredentialsError, "check this machine's clock"
+    elif kind is AccessDeniedError:
         trust = " and in the trust policy of the role" if service == "sts" else ""
         advice = f"allow {service}:{operation} in the IAM policy{trust}"
-    elif is_skewed:
-        advice = _CLOCK_ADVICE
     said = ": ".join(filter(None, (code, message))) or "the call was refused"
     problem = f"{advice} ({said})" if advice else said
     text = f"{operation} of {where}: {problem}"

@@ -14,7 +14,7 @@ import hmac
 import inspect
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -42,11 +42,7 @@ _TIME = "%Y%m%dT%H%M%SZ"
 _CORRECTED = "kinesis-publishers-v4"
 _LEGAL = re.compile(r"[!-~]*")
 # As they are called in AWS_ACCESS_KEY_ID and so on.
-_PARTS = {
-    "access_key": "access key id",
-    "secret_key": "secret access key",
-    "token": "session token",
-}
+_PARTS = ("access key id", "secret access key", "session token")
 
 
 @frozen(kw_only=True)
@@ -147,9 +143,10 @@ def check_credentials(frozen: ReadOnlyCredentials, source: str, profile: str | N
     Raises:
         CredentialsError: says which value it is and where it comes from, and does not show it.
     """
-    for member, name in _PARTS.items():
-        value = getattr(frozen, member, None) or ""
-        if isinstance(value, str) and _LEGAL.fullmatch(value):
+    # What a user's own class returns may be of any type.
+    values: Iterable[Any] = frozen
+    for name, value in zip(_PARTS, values, strict=False):
+        if not value or (isinstance(value, str) and _LEGAL.fullmatch(value)):
             continue
         variable = f"AWS_{name.upper().replace(' ', '_')} in the environment"
         where = variable if source == "env" else source
@@ -182,14 +179,19 @@ def watch_signatures(session: Any) -> None:
         return _CORRECTED if clock.skew and signature_version == "v4" else None
 
     def learn(parsed: dict[str, Any], **_: Any) -> None:
-        refusal = parsed.get("Error", {})
-        if is_refused_for_time(str(refusal.get("Code")), str(refusal.get("Message"))):
-            date = parsed["ResponseMetadata"]["HTTPHeaders"].get("date")
-            clock.observe(date, sent_at=clock.machine.now())
+        learn_time(clock, parsed)
 
     session.register("before-sign", check)
     session.register("choose-signer", choose)
     session.register("after-call", learn)
+
+
+def learn_time(clock: ServiceClock, answer: dict[str, Any]) -> None:
+    """Let ``clock`` learn the time from what botocore parsed, if it refuses a call for its time."""
+    refusal = answer.get("Error", {})
+    if is_refused_for_time(str(refusal.get("Code")), str(refusal.get("Message"))):
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        clock.observe(date, sent_at=clock.machine.now())
 
 
 class _CorrectedAuth(SigV4Auth):
