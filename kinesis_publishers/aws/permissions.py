@@ -57,33 +57,27 @@ class PermissionProof:
 
     async def poll(self) -> None:
         answer = await self._try("GetShardIterator", self._stream, **self._start)
-        iterator = answer.get("ShardIterator")
-        if iterator is None:
-            self._note("GetRecords", self._stream, "not provable", "GetShardIterator comes first")
-        else:
+        if iterator := answer.get("ShardIterator"):
             await self._try("GetRecords", self._stream, ShardIterator=iterator, DryRun=True)
+        else:
+            self._note("GetRecords", self._stream, "GetShardIterator comes first")
 
     async def fan_out(self, registration: RegistrationConfig) -> None:
         arn = registration.consumer_arns.get(self._stream.rpartition("/")[2])
         if registration.strategy is not RegistrationStrategy.NONE:
-            arn = await self._register(registration, registration.required_name())
+            named = {"StreamARN": self._stream, "ConsumerName": registration.required_name()}
+            where = f"{self._stream}/consumer/{registration.required_name()}"
+            found = await self._try("DescribeStreamConsumer", where, **named)
+            arn = found.get("ConsumerDescription", {}).get("ConsumerARN")
+            await self._try("ListStreamConsumers", self._stream, StreamARN=self._stream)
+            self._note("RegisterStreamConsumer", where, "it has no DryRun")
+            if registration.deregister is not DeregistrationPolicy.NEVER:
+                self._note("DeregisterStreamConsumer", where, "it has no DryRun")
         if arn is None:
-            reason = "the consumer is not registered yet"
-            self._note("SubscribeToShard", self._stream, "not provable", reason)
-            return
-        start = {"ShardId": self._shard_id, "StartingPosition": {"Type": "LATEST"}}
-        await self._try_dry("SubscribeToShard", arn, ConsumerARN=arn, **start)
-
-    async def _register(self, registration: RegistrationConfig, name: str) -> str | None:
-        named = {"StreamARN": self._stream, "ConsumerName": name}
-        where = f"{self._stream}/consumer/{name}"
-        found = await self._try("DescribeStreamConsumer", where, **named)
-        await self._try("ListStreamConsumers", self._stream, StreamARN=self._stream)
-        self._note("RegisterStreamConsumer", where, "not provable", "it has no DryRun")
-        if registration.deregister is not DeregistrationPolicy.NEVER:
-            self._note("DeregisterStreamConsumer", where, "not provable", "it has no DryRun")
-        arn: str | None = found.get("ConsumerDescription", {}).get("ConsumerARN")
-        return arn
+            self._note("SubscribeToShard", self._stream, "the consumer is not registered yet")
+        else:
+            start = {"ShardId": self._shard_id, "StartingPosition": {"Type": "LATEST"}}
+            await self._try_dry("SubscribeToShard", arn, ConsumerARN=arn, **start)
 
     async def write(self) -> None:
         record = {"Data": b"", "PartitionKey": "dry run"}
@@ -101,28 +95,28 @@ class PermissionProof:
         except ServiceError:
             await self._try(operation, where, DryRun=True, **request)
         else:
-            self._note(operation, where, "not provable", "the service does not know DryRun")
+            self._note(operation, where, "the service does not know DryRun")
 
     async def _try(self, operation: str, where: str, **request: Any) -> dict[str, Any]:
         """Make a call and note what that proves; return its answer, empty after a refusal."""
+        answer: dict[str, Any] = {}
+        verdict: Verdict = "allowed"
+        reason = ""
         try:
             answer = await self._plane.ask(operation, where, **request)
         except (ConnectionFailedError, CredentialsError):
             raise
+        except (AccessDeniedError, EncryptionKeyError) as error:
+            verdict, reason = "denied", str(error)
+        except ConsumerNotFoundError:
+            pass  # Who may not call is not told what exists.
         except ServiceError as error:
-            self._note(operation, where, _verdict(error), str(error))
-            return {}
-        self._note(operation, where, "allowed")
+            if error.code != "DryRunOperationException":
+                verdict, reason = "not provable", str(error)
+        self._note(operation, where, reason, verdict)
         return answer
 
-    def _note(self, operation: str, where: str, verdict: Verdict, reason: str = "") -> None:
-        reason = "" if verdict == "allowed" else reason
+    def _note(
+        self, operation: str, where: str, reason: str, verdict: Verdict = "not provable"
+    ) -> None:
         self.found.append(Permission(f"kinesis:{operation}", where, verdict, reason))
-
-
-def _verdict(refusal: ServiceError) -> Verdict:
-    if isinstance(refusal, (AccessDeniedError, EncryptionKeyError)):
-        return "denied"
-    # Who may not call is not told what exists.
-    is_found = isinstance(refusal, ConsumerNotFoundError)
-    return "allowed" if is_found or refusal.code == "DryRunOperationException" else "not provable"

@@ -89,11 +89,12 @@ def _attribute_of(owner: object, attribute: str, shown: str) -> object:
     try:
         return getattr(owner, attribute)
     except AttributeError:
-        message = _describe_missing_attribute(shown, owner, attribute)
+        hint = _hint(attribute, [name for name in dir(owner) if not name.startswith("_")])
+        where = getattr(owner, "__name__", type(owner).__name__)
+        raise PluginLoadError(f"{shown}: {where} has no {attribute!r}{hint}") from None
     except Exception as error:  # a module may import what it offers only now
         message = f"{shown}: reading {attribute} failed with {type(error).__name__}: {error}"
         raise PluginLoadError(message) from error
-    raise PluginLoadError(message)
 
 
 def _reference(point: EntryPoint) -> str:
@@ -127,12 +128,6 @@ def _describe_import_failure(reference: str, module_name: str, error: BaseExcept
             )
         return f"{reference}: its module needs {error.name!r}, which is not installed"
     return f"{reference}: importing its module failed with {type(error).__name__}: {error}"
-
-
-def _describe_missing_attribute(reference: str, owner: object, attribute: str) -> str:
-    hint = _hint(attribute, [name for name in dir(owner) if not name.startswith("_")])
-    where = getattr(owner, "__name__", type(owner).__name__)
-    return f"{reference}: {where} has no {attribute!r}{hint}"
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
