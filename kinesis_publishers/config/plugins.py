@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Iterable
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kinesis_publishers.config.sections.checkpoints import BUILT_IN_STORES
@@ -48,9 +49,18 @@ def load_plugin(name: str, base: type[_T], *, group: str = RECORD_PUBLISHERS_GRO
     # The same package may be found twice, as when it is installed and on the path as well.
     candidates = {_reference(point): point for point in announced if point.name == name}
     if len(candidates) > 1:
-        raise PluginLoadError(_describe_rivals(name, list(candidates.values()), group))
+        rivals = "; ".join(sorted(f"{one} of {_owner(point)}" for one, point in candidates.items()))
+        raise PluginLoadError(
+            f"{name!r} of the group {group!r} is announced more than once ({rivals}): name the "
+            "class itself as module:Class, or uninstall all but one"
+        )
     if not candidates:
-        raise PluginLoadError(_describe_missing_name(name, {one.name for one in announced}, group))
+        installed = {one.name for one in announced}
+        hint = _hint(name, installed.union(_BUILT_IN.get(group, ())))
+        listed = ", ".join(sorted(installed)) or "none"
+        raise PluginLoadError(
+            f"{name!r} is no entry point of the group {group!r} (installed: {listed}){hint}"
+        )
     ((reference, point),) = candidates.items()
     return load_class(
         reference, base, shown=f"{reference} (entry point {name!r} of {_owner(point)})"
@@ -71,11 +81,10 @@ def load_class(reference: str, base: type[_T], *, shown: str = "") -> type[_T]:
     if not module_name or not path:
         raise PluginLoadError(f"{shown!r} is not of the form module:Class")
     try:
-        found: object = importlib.import_module(module_name)
+        # A module may import what it offers only when it is asked for that.
+        found: object = reduce(getattr, path.split("."), importlib.import_module(module_name))
     except (Exception, SystemExit) as error:  # a plugin's module may raise anything
-        raise PluginLoadError(_describe_import_failure(shown, module_name, error)) from error
-    for attribute in path.split("."):
-        found = _attribute_of(found, attribute, shown)
+        raise PluginLoadError(_describe_failure(shown, module_name, error)) from error
     if not isinstance(found, type):
         raise PluginLoadError(
             f"{shown} is not a class but an object of type {type(found).__name__}: name the class "
@@ -83,18 +92,6 @@ def load_class(reference: str, base: type[_T], *, shown: str = "") -> type[_T]:
         )
     check_fit(found, base, reference=shown)
     return found
-
-
-def _attribute_of(owner: object, attribute: str, shown: str) -> object:
-    try:
-        return getattr(owner, attribute)
-    except AttributeError:
-        hint = _hint(attribute, [name for name in dir(owner) if not name.startswith("_")])
-        where = getattr(owner, "__name__", type(owner).__name__)
-        raise PluginLoadError(f"{shown}: {where} has no {attribute!r}{hint}") from None
-    except Exception as error:  # a module may import what it offers only now
-        message = f"{shown}: reading {attribute} failed with {type(error).__name__}: {error}"
-        raise PluginLoadError(message) from error
 
 
 def _reference(point: EntryPoint) -> str:
@@ -105,21 +102,7 @@ def _owner(point: EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
 
 
-def _describe_rivals(name: str, points: list[EntryPoint], group: str) -> str:
-    rivals = "; ".join(sorted(f"{_reference(one)} of {_owner(one)}" for one in points))
-    return (
-        f"{name!r} of the group {group!r} is announced more than once ({rivals}): name the class "
-        "itself as module:Class, or uninstall all but one"
-    )
-
-
-def _describe_missing_name(name: str, installed: set[str], group: str) -> str:
-    hint = _hint(name, installed.union(_BUILT_IN.get(group, ())))
-    listed = ", ".join(sorted(installed)) or "none"
-    return f"{name!r} is no entry point of the group {group!r} (installed: {listed}){hint}"
-
-
-def _describe_import_failure(reference: str, module_name: str, error: BaseException) -> str:
+def _describe_failure(reference: str, module_name: str, error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         if module_name == error.name or module_name.startswith(f"{error.name}."):
             return (
@@ -127,7 +110,11 @@ def _describe_import_failure(reference: str, module_name: str, error: BaseExcept
                 "reads (on Spark also on the executors)"
             )
         return f"{reference}: its module needs {error.name!r}, which is not installed"
-    return f"{reference}: importing its module failed with {type(error).__name__}: {error}"
+    if isinstance(error, AttributeError) and error.name:
+        hint = _hint(error.name, [name for name in dir(error.obj) if not name.startswith("_")])
+        where = getattr(error.obj, "__name__", type(error.obj).__name__)
+        return f"{reference}: {where} has no {error.name!r}{hint}"
+    return f"{reference}: loading it failed with {type(error).__name__}: {error}"
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

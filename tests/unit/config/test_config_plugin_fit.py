@@ -209,8 +209,9 @@ def test_a_mistyped_entry_point_is_recognised(announce: Callable[[str, str], Non
     [
         ("import no_such_dependency", "needs 'no_such_dependency', which is not installed"),
         ("raise RuntimeError('boom')", "failed with RuntimeError: boom"),
+        ("raise AttributeError('own words')", "failed with AttributeError: own words"),
         ("raise SystemExit('no licence')", "failed with SystemExit: no licence"),
-        ("def __getattr__(name): raise ImportError('lazy')", "reading X failed with ImportError"),
+        ("def __getattr__(name): raise ImportError('lazy')", "failed with ImportError: lazy"),
     ],
 )
 def test_a_module_that_fails_says_why(
