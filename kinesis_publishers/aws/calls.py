@@ -8,8 +8,8 @@ by a carrier.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -82,11 +82,9 @@ class ServiceCalls:
         for operation in ("GetRecords", "GetShardIterator", "SubscribeToShard", "PutRecords"):
             client.meta.events.register(f"before-send.kinesis.{operation}", _take)
 
-    @contextmanager
-    def errors(self, operation: str, where: str) -> Iterator[None]:
-        """Raise errors of our tree for those of a call."""
-        with mapped_errors(operation, where, client=self._client):
-            yield
+    def errors(self, operation: str, where: str) -> AbstractContextManager[None]:
+        """Return a context that raises errors of our tree for those of a call."""
+        return mapped_errors(operation, where, client=self._client)
 
     async def sign(
         self, operation: str, arn: str, body: bytes, where: str, content_type: str = JSON

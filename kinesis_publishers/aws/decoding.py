@@ -17,13 +17,12 @@ import pybase64
 from botocore.utils import parse_timestamp
 
 from kinesis_publishers.aws import cbor
+from kinesis_publishers.aws.errors import UNREADABLE
 from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.model import ChildShard, HashRange, RecordPage
 
 _T = TypeVar("_T")
 _CALENDAR_END = 253_402_300_800  # the year 10,000 in epoch seconds
-# What botocore's timestamp parser raises for such a number, and a division.
-_BEYOND_CALENDAR = (RuntimeError, OverflowError)
 
 
 def decode_get_records(body: bytes, *, is_cbor: bool = False) -> RecordPage:
@@ -49,7 +48,7 @@ def refuse_undecodable(operation: str, size: int) -> Iterator[None]:
     """Report what the decoding of ``size`` bytes raises as ``MalformedResponseError``."""
     try:
         yield
-    except (TypeError, ValueError, LookupError, AttributeError, *_BEYOND_CALENDAR) as error:
+    except UNREADABLE as error:
         raise MalformedResponseError(
             f"The answer to {operation} ({size} bytes) could not be decoded: {error!r}. "
             "Nothing of it was delivered.",

@@ -34,7 +34,7 @@ from kinesis_publishers.errors import (
 )
 
 # What reading an answer raises that is JSON but not AWS's (RuntimeError: botocore's timestamps).
-_UNREADABLE = (AttributeError, TypeError, ValueError, LookupError, OverflowError, RuntimeError)
+UNREADABLE = (AttributeError, TypeError, ValueError, LookupError, OverflowError, RuntimeError)
 _ENDPOINT_ADVICE = "check the endpoint and the proxy"
 _NO_CREDENTIALS = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or aws.credentials.provider; "
@@ -341,7 +341,7 @@ def _about_call(error: Exception) -> Exception | None:
     modules = [str(frame.f_globals.get("__name__")).removeprefix("aio") for frame in frames]
     # What the parsers make of null breaks their caller.
     is_parsing = "botocore.parsers" in modules or modules[-1] == "botocore.endpoint"
-    if is_parsing and isinstance(error, _UNREADABLE):
+    if is_parsing and isinstance(error, UNREADABLE):
         return ResponseParserError(repr(error))
     is_own = any(frame.f_code.co_name in _OWN_CALLS for frame in frames)
     if not (is_own or is_parsing) and not set(_CREDENTIAL_MODULES).isdisjoint(modules):
@@ -372,7 +372,7 @@ def complete_answer(operation: str, where: str) -> Iterator[None]:
     """
     try:
         yield
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise MalformedResponseError(
             f"{operation} of {where}: the answer is not one of AWS, or was cut off: "
             f"{_ENDPOINT_ADVICE} ({error!r})",

@@ -1,6 +1,7 @@
 """Diagnostic events: facts about reading, as values, for logs, metrics and tests.
 
-A component reports what happened to an :class:`EventSink`, which decides what to do with it.
+A component reports what happened to an :class:`EventSink`, which decides what to do with it. Each
+class of :mod:`.reading`, :mod:`.service` and :mod:`.producing` is an event, and so public.
 """
 
 from kinesis_publishers.events.event import Event as Event
