@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from logging import DEBUG, WARNING
+
 from attrs import frozen
 
-from kinesis_publishers.events.event import Detail, Event, Problem
+from kinesis_publishers.events.event import Event, ShardEvent
 from kinesis_publishers.model import ShardKey
 
 
@@ -33,7 +35,7 @@ class ProducerStopped(Event):
 
 
 @frozen(kw_only=True)
-class RecordsPut(Detail):
+class RecordsPut(ShardEvent, level=DEBUG):
     """A shard has accepted records of a PutRecords call.
 
     Attributes:
@@ -46,7 +48,6 @@ class RecordsPut(Detail):
         seconds: how long the oldest took from ``put`` to here.
     """
 
-    shard: ShardKey
     entries: int
     records: int
     payload_bytes: int
@@ -57,7 +58,7 @@ class RecordsPut(Detail):
 
 
 @frozen(kw_only=True)
-class RecordsRefused(Detail):
+class RecordsRefused(ShardEvent, level=DEBUG):
     """A shard has not accepted records of a PutRecords call that succeeded.
 
     Attributes:
@@ -65,13 +66,12 @@ class RecordsRefused(Detail):
         entries: how many it counts.
     """
 
-    shard: ShardKey
     code: str
     entries: int
 
 
 @frozen(kw_only=True)
-class PutRecordsAnswered(Detail):
+class PutRecordsAnswered(Event, level=DEBUG):
     """A PutRecords call was answered, or has failed.
 
     Attributes:
@@ -89,7 +89,7 @@ class PutRecordsAnswered(Detail):
 
 
 @frozen(kw_only=True)
-class RecordsFailed(Problem):
+class RecordsFailed(Event, level=WARNING):
     """Records were given up: their futures have the error.
 
     Attributes:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from logging import DEBUG, WARNING
+
 from attrs import frozen
 
-from kinesis_publishers.events.event import Detail, Event, Problem
-from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
+from kinesis_publishers.events.event import Event, ShardEvent
+from kinesis_publishers.model import SequenceNumber, StartingPosition
 
 
 @frozen(kw_only=True)
@@ -56,22 +58,19 @@ class ShardsDiscovered(Event):
 
 
 @frozen(kw_only=True)
-class ShardStarted(Event):
+class ShardStarted(ShardEvent):
     """Reading of a shard began."""
 
-    shard: ShardKey
     position: StartingPosition
 
 
 @frozen(kw_only=True)
-class ShardEnded(Event):
+class ShardEnded(ShardEvent):
     """A shard was read to its end, or has left the retention; it is not read further."""
-
-    shard: ShardKey
 
 
 @frozen(kw_only=True)
-class ShardStopped(Event):
+class ShardStopped(ShardEvent):
     """Reading of a shard stopped before its end; a later reader continues there.
 
     Attributes:
@@ -79,27 +78,25 @@ class ShardStopped(Event):
         error: what it failed with, in words; ``None`` if it was asked to stop.
     """
 
-    shard: ShardKey
     position: StartingPosition
     error: str | None
 
 
 @frozen(kw_only=True)
-class RangeRead(Event):
+class RangeRead(ShardEvent):
     """An exact range of a shard was read and handed on.
 
     Attributes:
         end: its last record; ``None`` for the end of the shard.
     """
 
-    shard: ShardKey
     start: StartingPosition
     end: SequenceNumber | None
     seconds: float
 
 
 @frozen(kw_only=True)
-class RecordsFetched(Detail):
+class RecordsFetched(ShardEvent, level=DEBUG):
     """A GetRecords was answered.
 
     Attributes:
@@ -114,7 +111,6 @@ class RecordsFetched(Detail):
         call_seconds: how long the call took.
     """
 
-    shard: ShardKey
     records: int
     payload_bytes: int
     millis_behind_latest: int | None
@@ -125,56 +121,51 @@ class RecordsFetched(Detail):
 
 
 @frozen(kw_only=True)
-class IteratorReplaced(Detail):
+class IteratorReplaced(ShardEvent, level=DEBUG):
     """An expired shard iterator was replaced, from the stored position."""
 
-    shard: ShardKey
     position: StartingPosition
 
 
 @frozen(kw_only=True)
-class SubscriptionStarted(Detail):
+class SubscriptionStarted(ShardEvent, level=DEBUG):
     """SubscribeToShard was accepted.
 
     Attributes:
         is_reopened: whether it continues one that has ended.
     """
 
-    shard: ShardKey
     position: StartingPosition
     consumer_arn: str
     is_reopened: bool = False
 
 
 @frozen(kw_only=True)
-class SubscriptionEnded(Detail):
+class SubscriptionEnded(ShardEvent, level=DEBUG):
     """A subscription is over; unless the shard has ended, another one follows."""
 
-    shard: ShardKey
     reason: str
     seconds: float
 
 
 @frozen(kw_only=True)
-class EventReceived(Detail):
+class EventReceived(ShardEvent, level=DEBUG):
     """A subscription delivered an event, which may have been a heartbeat without records."""
 
-    shard: ShardKey
     records: int
     payload_bytes: int
     millis_behind_latest: int | None
 
 
 @frozen(kw_only=True)
-class RecordsSkipped(Detail):
+class RecordsSkipped(ShardEvent, level=DEBUG):
     """Records were dropped: they had been delivered before, or came twice in one answer."""
 
-    shard: ShardKey
     records: int
 
 
 @frozen(kw_only=True)
-class AggregatesExpanded(Detail):
+class AggregatesExpanded(ShardEvent, level=DEBUG):
     """A delivery contained aggregates, or records that begin like one.
 
     Attributes:
@@ -189,7 +180,6 @@ class AggregatesExpanded(Detail):
             aggregate of the shard has them, too.
     """
 
-    shard: ShardKey
     aggregates: int = 0
     user_records: int = 0
     left_out: int = 0
@@ -199,21 +189,21 @@ class AggregatesExpanded(Detail):
 
 
 @frozen(kw_only=True)
-class RecordsProcessed(Detail):
+class RecordsProcessed(ShardEvent, level=DEBUG):
     """The application has taken a delivery: its records count as processed.
 
     Attributes:
         seconds: how long the application took.
     """
 
-    shard: ShardKey
     records: int
     payload_bytes: int
     seconds: float
 
 
+# kinesis_publishers.engine.slow_calls warns about it in words.
 @frozen(kw_only=True)
-class CallbackDelayed(Detail):  # kinesis_publishers.engine.slow_calls warns about it in words.
+class CallbackDelayed(ShardEvent, level=DEBUG):
     """A call of the application takes longer than it may, or has returned after that.
 
     Attributes:
@@ -221,7 +211,6 @@ class CallbackDelayed(Detail):  # kinesis_publishers.engine.slow_calls warns abo
         seconds: how long it has taken so far; the next report comes after twice as long.
     """
 
-    shard: ShardKey
     callback: str
     record: SequenceNumber | None
     seconds: float
@@ -229,7 +218,7 @@ class CallbackDelayed(Detail):  # kinesis_publishers.engine.slow_calls warns abo
 
 
 @frozen(kw_only=True)
-class LagMeasured(Detail):
+class LagMeasured(ShardEvent, level=DEBUG):
     """How far processing is behind, every five seconds while a shard is read.
 
     Attributes:
@@ -237,21 +226,19 @@ class LagMeasured(Detail):
             was read last; 0 at the tip.
     """
 
-    shard: ShardKey
     seconds: float
 
 
 @frozen(kw_only=True)
-class ProcessingFailed(Problem):
+class ProcessingFailed(ShardEvent, level=WARNING):
     """The application raised an error: the records of the delivery do not count as processed."""
 
-    shard: ShardKey
     records: int
     error: str
 
 
 @frozen(kw_only=True)
-class CheckpointsSaved(Detail):
+class CheckpointsSaved(Event, level=DEBUG):
     """The checkpoint store has written how far shards have been processed, or where they begin."""
 
     shards: int
@@ -259,7 +246,7 @@ class CheckpointsSaved(Detail):
 
 
 @frozen(kw_only=True)
-class CheckpointsRefused(Problem):
+class CheckpointsRefused(Event, level=WARNING):
     """The checkpoint store has refused a write: another reader has written in the meantime.
 
     Attributes:
@@ -273,26 +260,23 @@ class CheckpointsRefused(Problem):
 
 
 @frozen(kw_only=True)
-class LeaseTaken(Event):
+class LeaseTaken(ShardEvent):
     """This worker has got the lease on a shard, and reads it."""
-
-    shard: ShardKey
 
 
 @frozen(kw_only=True)
-class LeaseReleased(Event):
+class LeaseReleased(ShardEvent):
     """This worker has given a lease back, after it had finished what it had handed out.
 
     Attributes:
         owner: the worker that had asked for it; ``None`` if anybody may take it.
     """
 
-    shard: ShardKey
     owner: str | None
 
 
 @frozen(kw_only=True)
-class LeaseLost(Problem):
+class LeaseLost(ShardEvent, level=WARNING):
     """Another worker has taken a lease from this one; records may be repeated there.
 
     Attributes:
@@ -300,13 +284,12 @@ class LeaseLost(Problem):
         is_removed: whether somebody has removed the row, and the checkpoint with it.
     """
 
-    shard: ShardKey
     owner: str | None
     is_removed: bool = False
 
 
 @frozen(kw_only=True)
-class LeasesCounted(Detail):
+class LeasesCounted(Event, level=DEBUG):
     """This worker has looked at the leases of the application.
 
     Attributes:

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime
+from logging import DEBUG, ERROR
 
 from attrs import frozen
 
-from kinesis_publishers.events.event import Detail, Event, Problem
+from kinesis_publishers.events.event import Event, ShardEvent
 from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 
 
 @frozen(kw_only=True)
-class BackpressureBegan(Detail):
+class BackpressureBegan(ShardEvent, level=DEBUG):
     """The pending pool has no room for what a shard would read next: the application is behind."""
 
-    shard: ShardKey
     records: int
     payload_bytes: int
 
 
 @frozen(kw_only=True)
-class BackpressureEnded(Detail):
+class BackpressureEnded(ShardEvent, level=DEBUG):
     """A shard no longer waits for room: it has received it, or has stopped waiting."""
 
-    shard: ShardKey
     seconds: float
 
 
 @frozen(kw_only=True)
-class PoolUsed(Detail):
+class PoolUsed(Event, level=DEBUG):
     """A delivery or a release has changed the content of the pending pool.
 
     Attributes:
@@ -45,15 +43,15 @@ class PoolUsed(Detail):
 
 
 @frozen(kw_only=True)
-class Throttled(Detail):
+class Throttled(ShardEvent, level=DEBUG):
     """AWS refused a call because a rate is used up; it is repeated after a delay."""
 
-    shard: ShardKey
     operation: str
 
 
+# kinesis_publishers.retry warns about what keeps failing.
 @frozen(kw_only=True)
-class CallRetried(Detail):  # kinesis_publishers.retry warns about what keeps failing.
+class CallRetried(Event, level=DEBUG):
     """A call failed or was throttled, and will be made again.
 
     Attributes:
@@ -99,7 +97,7 @@ class ConsumerDeregistered(Event):
 
 
 @frozen(kw_only=True)
-class DataLossTolerated(Problem):
+class DataLossTolerated(Event, level=ERROR):
     """Records may be missing, and the configuration says to continue.
 
     Their number is unknown: sequence numbers have gaps.
@@ -112,8 +110,6 @@ class DataLossTolerated(Problem):
         until: the missing records arrived before this instant, if that is known.
         next_record: the record that reading continues with, if that is known.
     """
-
-    level = logging.ERROR
 
     shard: ShardKey
     message: str

@@ -52,8 +52,6 @@ def fan_out_events(*sinks: EventSink) -> EventSink:
     If one raises, the sinks after it do not receive the event, and the error reaches the caller:
     wrap sinks that may fail in :func:`guard_events`.
     """
-    if not sinks:
-        return ignore_event
     if len(sinks) == 1:
         return sinks[0]
 

@@ -9,6 +9,7 @@ import pytest
 from kinesis_publishers import Event, StartingPosition, fan_out_events, log_event
 from kinesis_publishers.events import (
     EVENT_TYPES,
+    CheckpointsRefused,
     DataLossTolerated,
     FetcherStarted,
     FetcherStopped,
@@ -91,6 +92,7 @@ def test_a_guard_lets_an_interruption_through() -> None:
         (stopped("LookupError: x"), logging.INFO),
         (FetcherStopped(streams=(), seconds=1.0, error="LookupError: x"), logging.INFO),
         (LOSS, logging.ERROR),
+        (CheckpointsRefused(message="another reader writes"), logging.WARNING),
         (PAGE, logging.DEBUG),
     ],
     ids=lambda value: type(value).__name__,
