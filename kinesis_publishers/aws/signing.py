@@ -16,7 +16,7 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -178,19 +178,16 @@ def watch_signatures(session: Any) -> None:
         context[_CORRECTED] = clock
         return _CORRECTED if clock.skew and signature_version == "v4" else None
 
-    def learn(parsed: dict[str, Any], **_: Any) -> None:
-        learn_time(clock, parsed)
-
     session.register("before-sign", check)
     session.register("choose-signer", choose)
-    session.register("after-call", learn)
+    session.register("after-call", partial(learn_time, clock))
 
 
-def learn_time(clock: ServiceClock, answer: dict[str, Any]) -> None:
+def learn_time(clock: ServiceClock, parsed: dict[str, Any], **_: Any) -> None:
     """Let ``clock`` learn the time from what botocore parsed, if it refuses a call for its time."""
-    refusal = answer.get("Error", {})
+    refusal = parsed.get("Error", {})
     if is_refused_for_time(str(refusal.get("Code")), str(refusal.get("Message"))):
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        date = parsed["ResponseMetadata"]["HTTPHeaders"].get("date")
         clock.observe(date, sent_at=clock.machine.now())
 
 
