@@ -36,6 +36,12 @@ from kinesis_publishers.errors import (
 # What reading an answer raises that is JSON but not AWS's (RuntimeError: botocore's timestamps).
 UNREADABLE = (AttributeError, TypeError, ValueError, LookupError, OverflowError, RuntimeError)
 _ENDPOINT_ADVICE = "check the endpoint and the proxy"
+_CONNECTION_ADVICE = (
+    "check the address (aws.region, aws.endpoint or that of the checkpoint store), DNS and the "
+    "proxy"
+)
+_HERE_ADVICE = "nothing listens there: check the port, or start `kinesis-publishers local`"
+_HERE = re.compile(r"//(127\.|localhost|\[::1\])")
 _NO_CREDENTIALS = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or aws.credentials.provider; "
     "a local server takes any"
@@ -190,10 +196,8 @@ def map_error(
     elif isinstance(error, _CREDENTIAL_EXCEPTIONS):
         kind, problem = CredentialsError, f"check aws.credentials.provider ({code}: {said})"
     elif isinstance(error, botocore_errors.EndpointConnectionError):
-        problem = (
-            "no connection: check the address (aws.region, aws.endpoint or that of the checkpoint "
-            f"store), DNS and the proxy ({said})"
-        )
+        advice = _HERE_ADVICE if _HERE.search(said) else _CONNECTION_ADVICE
+        problem = f"no connection: {advice} ({said})"
     elif "certificate" in said.lower():
         problem = f"the certificate is not trusted: {_CERTIFICATE_ADVICE} ({code}: {said})"
     elif isinstance(error, (ResponseParserError, UnicodeDecodeError)):
@@ -278,6 +282,8 @@ def service_error(
     elif kind is AccessDeniedError:
         trust = " and in the trust policy of the role" if service == "sts" else ""
         advice = f"allow {service}:{operation} in the IAM policy{trust}"
+    elif "currentTimestampInMillis" in message:
+        advice = "the time to begin at is in the future: give one that has passed, or LATEST"
     said = ": ".join(filter(None, (code, message))) or "the call was refused"
     problem = f"{advice} ({said})" if advice else said
     text = f"{operation} of {where}: {problem}"

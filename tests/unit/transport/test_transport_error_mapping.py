@@ -211,6 +211,28 @@ def test_the_message_of_the_service_is_not_changed():
 
 
 @pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (
+            botocore_errors.EndpointConnectionError(endpoint_url="http://127.0.0.1:4567/"),
+            "nothing listens there: check the port, or start `kinesis-publishers local` (Could",
+        ),
+        (
+            client_error(
+                "InvalidArgumentException",
+                message="The timestampInMillis parameter cannot be greater than the "
+                "currentTimestampInMillis. timestampInMillis: 2, currentTimestampInMillis: 1",
+            ),
+            "the time to begin at is in the future: give one that has passed, or LATEST (Invalid",
+        ),
+    ],
+    ids=["no server on this machine", "a start in the future"],
+)
+def test_what_a_beginner_meets_has_its_advice(error: Exception, advice: str):
+    assert advice in str(mapped(error))
+
+
+@pytest.mark.parametrize(
     "error",
     [
         botocore_errors.EndpointConnectionError(endpoint_url="https://kinesis"),
