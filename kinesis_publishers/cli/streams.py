@@ -12,6 +12,7 @@ from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.shared.commands import STREAM_NAME, CleanCommand
 from kinesis_publishers.cli.shared.connection import (
     Connection,
+    by_full_key,
     connection_options,
     region_options,
     stream_argument,
@@ -138,12 +139,10 @@ def create(name: str, shards: int | None, connection: Connection) -> None:
       kinesis-publishers create orders --shards 4 --region eu-west-1
       kinesis-publishers create orders --local
     """
-    more = {StreamsConfig.names.full_key: name}
+    patience = DiscoveryConfig.describe_retry.max_retries.full_key
     # It takes AWS half a minute.
-    patience = DiscoveryConfig.describe_retry.max_retries
-    if patience.full_key not in connection.chosen:
-        more[patience.full_key] = "100"
-    properties = connection.properties(more)
+    retries = by_full_key(connection.pairs).get(patience, "100")
+    properties = connection.properties({StreamsConfig.names.full_key: name, patience: retries})
     run_until_signal(lambda: _create(properties, name, shards))
     say(f"{name} is ACTIVE.")
 

@@ -65,16 +65,6 @@ class Assignments:
         """Add one value."""
         self.found.append(Assignment(option=option, written_key=written_key, value=value))
 
-    def override(self, values: Mapping[str, Scalar | None]) -> None:
-        """Let ``values`` take precedence over what has been found; ``None`` takes it away."""
-        given = {key: value for key, value in values.items() if value is not None}
-        more = assign_properties(given.items())
-        taken = {one.option.key for one in more.found}
-        taken |= {
-            option.key for key in values.keys() - given.keys() if (option := find_option(key))
-        }
-        self.replace(taken, more)
-
     def replace(self, keys: Collection[str], more: Assignments) -> None:
         """Put ``more`` in the place of what has been found for the options of ``keys``."""
         self.found = [one for one in self.found if one.option.key not in keys] + more.found

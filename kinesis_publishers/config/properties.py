@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,7 +48,14 @@ class Properties(Lookup):
         Raises:
             ConfigErrors: lists every unknown key, bad value, missing option and contradiction.
         """
-        return cls._build(assign_properties(values.items()), complete=complete)
+        return cls.from_pairs(values.items(), complete=complete)
+
+    @classmethod
+    def from_pairs(
+        cls, pairs: Iterable[tuple[str, Scalar]], *, complete: bool = True
+    ) -> Properties:
+        """Parse keys with their values; see :meth:`parse`. A key must not have two values."""
+        return cls._build(assign_properties(pairs), complete=complete)
 
     @classmethod
     def of(
@@ -85,38 +92,18 @@ class Properties(Lookup):
         return cls.from_text(Path(path).read_bytes(), name=str(path), complete=complete)
 
     @classmethod
-    def from_text(
-        cls,
-        content: str | bytes,
-        *,
-        name: str,
-        complete: bool = True,
-        checked: bool = True,
-        overrides: Mapping[str, Scalar | None] | None = None,
-    ) -> Properties:
+    def from_text(cls, content: str | bytes, *, name: str, complete: bool = True) -> Properties:
         """Parse what a Java ``.properties`` file has; see :meth:`parse`.
 
         Args:
             content: the text, or its bytes in Latin-1, as the format has it.
             name: the source of the text, for messages.
             complete: False accepts properties without the required options.
-            checked: False leaves out what options ask of each other, for a caller that changes
-                values and parses the text once more.
-            overrides: properties that take precedence over those of the text, however a key is
-                written; ``None`` leaves the one of the text out.
 
         Raises:
             ConfigErrors: as of :meth:`parse`; also where a key has two values.
         """
-        import javaproperties
-
-        try:
-            pairs = javaproperties.loads(content, object_pairs_hook=list)
-        except javaproperties.InvalidUEscapeError as error:
-            raise ConfigErrors([InvalidOptionError(f"{name}: {error}")]) from None
-        assignments = assign_properties(pairs)
-        assignments.override(overrides or {})
-        return cls._build(assignments, complete=complete, checked=checked)
+        return cls.from_pairs(pairs_in(content, name=name), complete=complete)
 
     @classmethod
     def from_spark_options(
@@ -137,13 +124,10 @@ class Properties(Lookup):
         assignments: Assignments,
         *,
         complete: bool = True,
-        checked: bool = True,
         others: Mapping[str, Entry] | None = None,
     ) -> Properties:
         entries, refused, problems = _read(assignments, others or {})
-        # Where a value is wrong already, everything else that is wrong is said with it.
-        if checked or problems:
-            problems += find_problems(Lookup(entries, refused), complete=complete)
+        problems += find_problems(Lookup(entries, refused), complete=complete)
         if problems:
             raise ConfigErrors(problems)
         return cls(entries)
@@ -216,6 +200,17 @@ class Properties(Lookup):
     def __repr__(self) -> str:
         pairs = ", ".join(f"{entry.full_key}={entry.shown}" for entry in self._entries.values())
         return f"Properties({pairs})"
+
+
+def pairs_in(content: str | bytes, *, name: str) -> list[tuple[str, str]]:
+    """Return the keys of a Java ``.properties`` file with their values; see ``from_text``."""
+    import javaproperties
+
+    try:
+        pairs: list[tuple[str, str]] = javaproperties.loads(content, object_pairs_hook=list)
+    except javaproperties.InvalidUEscapeError as error:
+        raise ConfigErrors([InvalidOptionError(f"{name}: {error}")]) from None
+    return pairs
 
 
 def _has_stream(assignments: Assignments, name: str) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import click
-from attrs import evolve, field, fields_dict, frozen
+from attrs import field, fields_dict, frozen
 
 from kinesis_publishers.cli.shared.commands import LOCAL_PORT, read_file
 from kinesis_publishers.config import (
@@ -24,9 +23,10 @@ from kinesis_publishers.config import (
     StreamsConfig,
 )
 from kinesis_publishers.config.catalogue import find_option
-from kinesis_publishers.config.parsers import Scalar
+from kinesis_publishers.config.properties import pairs_in
 
 _T = TypeVar("_T")
+_V = TypeVar("_V")
 
 # A person waits: a service that cannot be reached is reported within seconds, unless the properties
 # say how long to try. An application waits minutes for it.
@@ -55,12 +55,11 @@ LOCAL: Final = MappingProxyType(
 class Connection:
     """What the command line says about where to connect and what to read.
 
-    The fields are the values of the options; ``content`` is that of the file.
+    The fields are the values of the options; ``config`` has the properties of the file.
     """
 
-    config: Path | None = None
     # Read once, for it may be a pipe; and it may have secrets.
-    content: bytes = field(default=b"", repr=False)
+    config: Sequence[tuple[str, str]] = field(default=(), repr=False)
     pairs: tuple[tuple[str, str], ...] = ()
     streams: tuple[str, ...] = ()
     region: str | None = None
@@ -68,24 +67,17 @@ class Connection:
     application: str | None = None
     is_local: bool = False
 
-    @property
-    def chosen(self) -> frozenset[str]:
-        """The full keys of the options that single properties name, in any spelling."""
-        return frozenset(_documented_key(key) for key, _ in self.pairs)
-
     def properties(
         self,
         more: Mapping[str, str | None] = MappingProxyType({}),
         *,
-        checked: bool = True,
         complete: bool = True,
     ) -> Properties:
         """Return everything as properties; the last source takes precedence.
 
         The order is: the file, ``--local``, the single properties, the options of their own,
-        ``more``, where ``None`` leaves an option out. With ``checked=False`` the values are not
-        checked against each other, for a command that has to see them before it says more.
-        ``complete=False`` is for a command that needs no stream.
+        ``more``, where ``None`` leaves an option out. ``complete=False`` is for a command that
+        needs no stream.
 
         Raises:
             ConfigErrors: lists everything that is wrong.
@@ -98,26 +90,13 @@ class Connection:
         }
         given = {key: value for key, value in own.items() if value}
         local = LOCAL if self.is_local else {}
-        # The same option may have been written in another way before.
-        overrides: dict[str, Scalar | None] = {
-            _documented_key(key): value
-            for key, value in (*local.items(), *self.pairs, *given.items(), *more.items())
-        }
-        properties = Properties.from_text(
-            self.content,
-            name=str(self.config),
-            complete=complete,
-            checked=checked,
-            overrides=overrides,
-        )
+        line = by_full_key([*local.items(), *self.pairs, *given.items(), *more.items()])
+        # The same option may stand in the file in another spelling.
+        file = [(key, value) for key, value in self.config if _full_key(key) not in line]
+        named = [(key, value) for key, value in line.items() if value is not None]
+        properties = Properties.from_pairs([*file, *named], complete=complete)
         patience = {key: n for key, n in _PATIENCE.items() if not properties.is_given(key)}
-        return properties.with_values(patience) if checked else properties
-
-    def without(self, keys: AbstractSet[str]) -> Connection:
-        """Return a copy without the single properties that name ``keys`` (in full)."""
-        return evolve(
-            self, pairs=tuple(pair for pair in self.pairs if _documented_key(pair[0]) not in keys)
-        )
+        return properties.with_values(patience)
 
     def properties_without_reading(
         self, more: Mapping[str, str | None] = MappingProxyType({})
@@ -143,7 +122,12 @@ def only_stream(properties: Properties) -> str:
     return streams[0].reference
 
 
-def _documented_key(key: str) -> str:
+def by_full_key(pairs: Iterable[tuple[str, _V]]) -> dict[str, _V]:
+    """Return the last value of each option, by its documented key, in whatever spelling."""
+    return {_full_key(key): value for key, value in pairs}
+
+
+def _full_key(key: str) -> str:
     option = find_option(key)
     return option.full_key if option else key
 
@@ -220,8 +204,8 @@ def _with_options(
         options["streams"] = (*options.pop("named", ()), *options.get("streams", ()))
         names = fields_dict(Connection).keys() & options.keys()
         given = {name: options.pop(name) for name in names}
-        if given["config"] is not None:
-            given["content"] = read_file(given["config"])
+        path = given["config"]
+        given["config"] = pairs_in(read_file(path), name=str(path)) if path else ()
         return command(*args, connection=Connection(**given), **options)
 
     decorated: Callable[..., _T] = with_connection

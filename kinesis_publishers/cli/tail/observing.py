@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
-from attrs import Factory, define
 
 from kinesis_publishers.assembly import publisher_factory_class
-from kinesis_publishers.cli.shared.connection import Connection
+from kinesis_publishers.cli.shared.connection import Connection, by_full_key
 from kinesis_publishers.config import (
     CheckpointConfig,
     InitialPosition,
@@ -23,14 +21,30 @@ from kinesis_publishers.config import (
     SourceConfig,
 )
 from kinesis_publishers.config.option import Option
+from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.leases import AssignmentConfig, LeaseConfig
-from kinesis_publishers.config.sections.source import selected_streams
+from kinesis_publishers.config.sections.source import EFO, POLLING
 from kinesis_publishers.registration.consumers import consumer_name_in
 
 # One of the five calls a second that a shard answers: the others are the application's.
 _INTERVAL_MILLIS: Final = 1000
 _LOCAL_SINKS: Final = frozenset({"log", "summary"})
+_APPLICATION: Final = CheckpointConfig.application.full_key
+# Without an application they have no effect.
+_CHECKPOINTS: Final = [
+    option.full_key
+    for option in (*CHECKPOINT_OPTIONS, *LeaseConfig.options(), AssignmentConfig.written_assigner)
+]
+_POSITION: Final = InitialPositionConfig.position.full_key
+_INSTANT: Final = InitialPositionConfig.timestamp_text.full_key
+_SHARDS: Final = InitialPositionConfig.shards.full_key
+_PUBLISHER: Final = SourceConfig.record_publisher.full_key
+_NAME: Final = RegistrationConfig.consumer_name.full_key
+_STRATEGY: Final = RegistrationConfig.strategy.full_key
+_DEREGISTER: Final = RegistrationConfig.deregister.full_key
+_ARNS: Final = RegistrationConfig.consumer_arn.of("").full_key
+_ADVICE: Final = f"-P {_PUBLISHER}=EFO -P {_NAME}=NAME"
 
 
 def observer_properties(
@@ -40,153 +54,87 @@ def observer_properties(
 
     A tail that read as the application would move its checkpoints, take over its subscriptions,
     remove its consumer, publish its metrics, and make most of the calls that its shards answer.
+    What the command line says counts, but for checkpoints.
 
     Raises:
         ConfigErrors: lists everything that is wrong with the properties.
         UsageError: enhanced fan-out is asked for without a consumer of the tail's own.
     """
-    draft = connection.properties(position, checked=False)
-    changes = _Changes(draft=draft, chosen=connection.chosen | position.keys())
-    _leave_checkpoints(changes)
-    if set(MetricsConfig.from_properties(draft).sinks) - _LOCAL_SINKS:
-        changes.leave_out([MetricsConfig.sinks], "those metrics are the application's.")
-    _use_own_consumer(changes, connection)
-    _poll_slowly(changes)
-    return connection.properties({**position, **changes.values}), changes.reasons
-
-
-def _leave_checkpoints(changes: _Changes) -> None:
-    draft = changes.draft
-    application = CheckpointConfig.application.full_key
-    if not draft.is_given(CheckpointConfig.application):
-        return
-    # All of them: without an application the others have no effect.
-    idle = (*CHECKPOINT_OPTIONS, *LeaseConfig.options(), AssignmentConfig.written_assigner)
-    changes.values |= {option.full_key: None for option in idle}
-    changes.reasons.append(f"{application} is left out: tail neither reads nor writes checkpoints.")
-    # So is where the application began.
-    begin: list[Option[Any]] = [InitialPositionConfig.shards]
-    told = {InitialPositionConfig.position.full_key, InitialPositionConfig.timestamp_text.full_key}
-    if not told & changes.chosen:
-        begin += [InitialPositionConfig.position, InitialPositionConfig.timestamp_text]
-    is_latest = draft.get(InitialPositionConfig.position) is InitialPosition.LATEST
-    changes.leave_out(
-        begin,
-        "the application continues from its checkpoints; tail begins at LATEST, unless --from, "
-        "--at, --since or -P say where.",
-        unsaid=[InitialPositionConfig.position.full_key] if is_latest else [],
-    )
-
-
-def _poll_slowly(changes: _Changes) -> None:
-    draft, interval = changes.draft, PollingConfig.interval_seconds
-    name = changes.values.get(_PUBLISHER, draft.get(SourceConfig.record_publisher))
+    file, line = by_full_key(connection.config), by_full_key(connection.pairs)
+    reasons: list[str] = []
+    more: dict[str, str | None] = dict(position)
+    if _APPLICATION in file.keys() | line.keys():
+        more = {**dict.fromkeys(_CHECKPOINTS), **_beginning(line), **position}
+        reasons.append(
+            f"{_APPLICATION} is left out: tail neither reads nor writes checkpoints, and begins at "
+            "LATEST, unless --from, --at, --since or -P say where."
+        )
+    publisher = line.get(_PUBLISHER, file.get(_PUBLISHER, POLLING))
+    # EFO cannot be parsed yet: the consumer may be missing, or be one of another stream.
+    if (
+        publisher.strip().upper() == EFO
+        or publisher_factory_class(connection.properties(more)).subscribes
+    ):
+        more |= _fan_out(file, line, reasons)
+    properties = connection.properties(more)
+    changes: dict[Option[Any], Scalar | None] = {}
+    sinks, interval = MetricsConfig.sinks, PollingConfig.interval_seconds
+    names = properties.get(sinks)
+    if sinks.full_key not in line and not _LOCAL_SINKS.issuperset(names):
+        changes[sinks] = None
+        reasons.append(f"{sinks.full_key} is left out: those metrics are the application's.")
     # A custom publisher stays as it is: how it reads is not known.
-    if name != SourceConfig.record_publisher.default or interval.full_key in changes.chosen:
-        return
-    if draft.get(interval) < _INTERVAL_MILLIS:
-        changes.values[interval.full_key] = str(_INTERVAL_MILLIS)
+    is_polling = properties.get(SourceConfig.record_publisher) == POLLING
+    if is_polling and interval.full_key not in line:
+        changes[interval] = max(properties.get(interval), _INTERVAL_MILLIS)
+    return properties.with_values(changes), reasons
 
 
-@define(kw_only=True)
-class _Changes:
-    """Collects changes of properties, and the reasons, a sentence each."""
-
-    # Those of the application and of the command line, not checked as a whole.
-    draft: Properties
-    # The full keys of the options that the command line names itself.
-    chosen: AbstractSet[str]
-    # What takes precedence over the draft, by full key; None leaves an option out.
-    values: dict[str, str | None] = Factory(dict)
-    reasons: list[str] = Factory(list)
-
-    def leave_out(
-        self, options: Iterable[Option[Any]], why: str, *, unsaid: Sequence[str] = ()
-    ) -> None:
-        """Leave out those of ``options`` that only the file names, and say it unless ``unsaid``."""
-        keys = [
-            option.full_key
-            for option in options
-            if self.draft.is_given(option) and option.full_key not in self.chosen
-        ]
-        self.values |= dict.fromkeys(keys)
-        if keys and keys != unsaid:
-            verb = "is" if len(keys) == 1 else "are"
-            self.reasons.append(f"{', '.join(keys)} {verb} left out: {why}")
+def _beginning(line: Mapping[str, str]) -> dict[str, str]:
+    """Return where to begin in place of the application, which continues from its checkpoints."""
+    begin = {_SHARDS: line.get(_SHARDS, "{}")}
+    if not {_POSITION, _INSTANT} & line.keys():
+        begin[_POSITION] = InitialPosition.LATEST.value
+    return begin
 
 
-_PUBLISHER: Final = SourceConfig.record_publisher.full_key
-_NAME: Final = RegistrationConfig.consumer_name.full_key
-_OWN_CONSUMER: Final = "tail reads with its own stream consumer."
-_ADVICE: Final = f"-P {_PUBLISHER}=EFO -P {_NAME}=NAME"
-
-
-def _use_own_consumer(changes: _Changes, connection: Connection) -> None:
-    """Let a tail read by enhanced fan-out only with its own consumer; otherwise let it poll.
+def _fan_out(
+    file: Mapping[str, str], line: Mapping[str, str], reasons: list[str]
+) -> dict[str, str | None]:
+    """Return what lets a tail read with its own stream consumer, or else poll; add the reason.
 
     Raises:
-        UsageError: enhanced fan-out is asked for, and no such consumer is named.
+        UsageError: the command line asks for enhanced fan-out, and not for such a consumer.
     """
-    draft, chosen = changes.draft, changes.chosen
-    if not publisher_factory_class(draft).subscribes:
-        return
-    theirs = _consumers_of_the_application(changes, connection)
-    # Its own consumer must not stay registered, and billed, because the application's does.
-    options: list[Option[Any]] = [RegistrationConfig.deregister, *_arn_options(draft)]
-    if _has_own_arns(changes, theirs):
-        changes.leave_out([*options, RegistrationConfig.consumer_name], _OWN_CONSUMER)
-    elif _has_own_name(changes, theirs):
-        changes.leave_out([*options, RegistrationConfig.strategy], _OWN_CONSUMER)
-    elif _PUBLISHER in chosen:
+    theirs, ours = _consumers(file), _consumers(line)
+    if ours and not ours & theirs:
+        # Its own must not stay registered, and billed, because the application's does.
+        names = [key for key in file if key in (_NAME, _DEREGISTER) or key.startswith(_ARNS)]
+        if left := [key for key in names if key not in line]:
+            verb = "is" if len(left) == 1 else "are"
+            reasons.append(
+                f"{', '.join(left)} {verb} left out: tail reads with its own stream consumer."
+            )
+        strategy = None if _NAME in line else RegistrationStrategy.NONE.value
+        return {**dict.fromkeys(left), _STRATEGY: line.get(_STRATEGY, strategy)}
+    if _PUBLISHER in line:
         raise click.UsageError(
             "By enhanced fan-out tail needs its own stream consumer: it would take over "
             f"the subscriptions of the one in the file. Use {_ADVICE} with another name than the "
-            "application's (with registration NONE the ARNs of other consumers, "
-            "-P kinesis.stream.efo.consumerarn.STREAM=ARN)."
+            "application's, or the ARNs of other consumers "
+            f"(-P {_ARNS}STREAM=ARN)."
         )
-    else:
-        changes.values[_PUBLISHER] = SourceConfig.record_publisher.default
-        changes.reasons.append(
-            f"{_PUBLISHER}=EFO is left out: tail polls, because it would take over the "
-            f"subscriptions of the application's consumer. To give it its own, use {_ADVICE}."
-        )
+    reasons.append(
+        f"{_PUBLISHER}=EFO is left out: tail polls, because it would take over the "
+        f"subscriptions of the application's consumer. To give it its own, use {_ADVICE}."
+    )
+    return {_PUBLISHER: POLLING}
 
 
-def _arn_options(draft: Properties) -> list[Option[Any]]:
-    names = draft.members(RegistrationConfig.consumer_arn)
-    return [RegistrationConfig.consumer_arn.of(name) for name in names]
-
-
-def _consumers_of_the_application(changes: _Changes, connection: Connection) -> set[str]:
-    """Return the names of the consumers that the file has, without the command line's."""
-    options = (RegistrationConfig.consumer_name, *_arn_options(changes.draft))
-    without = connection.without({option.full_key for option in options})
-    file = without.properties(checked=False)
-    arns = file.members(RegistrationConfig.consumer_arn).values()
-    names = {consumer_name_in(arn) for arn in arns if arn is not None}
-    return names | {
-        name for name in [file.get(RegistrationConfig.consumer_name)] if name is not None
+def _consumers(properties: Mapping[str, str]) -> set[str]:
+    """Return the names of the stream consumers that properties have, as names or in ARNs."""
+    return {
+        consumer_name_in(value) or value.strip()
+        for key, value in properties.items()
+        if key == _NAME or key.startswith(_ARNS)
     }
-
-
-def _has_own_name(changes: _Changes, theirs: AbstractSet[str]) -> bool:
-    """Return whether the tail may register a consumer of a name that is not taken."""
-    draft, chosen = changes.draft, changes.chosen
-    is_none = draft.get(RegistrationConfig.strategy) is RegistrationStrategy.NONE
-    if is_none and RegistrationConfig.strategy.full_key in chosen:
-        return False
-    return _NAME in chosen and draft.get(RegistrationConfig.consumer_name) not in theirs
-
-
-def _has_own_arns(changes: _Changes, theirs: AbstractSet[str]) -> bool:
-    """Return whether the command line names a consumer of each stream that is read."""
-    draft = changes.draft
-    if draft.get(RegistrationConfig.strategy) is not RegistrationStrategy.NONE:
-        return False
-    own = {
-        stream: consumer_name_in(arn)
-        for stream, arn in draft.members(RegistrationConfig.consumer_arn).items()
-        if arn is not None and RegistrationConfig.consumer_arn.of(stream).full_key in changes.chosen
-    }
-    streams = {stream.name for stream in selected_streams(draft)}
-    return streams <= own.keys() and not theirs & {own[stream] for stream in streams}

@@ -13,8 +13,6 @@ from kinesis_publishers.config import (
     PollingConfig,
     Properties,
     RegistrationConfig,
-    SourceConfig,
-    StreamsConfig,
 )
 from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
 from kinesis_publishers.config.sections.registration import consumer_arn
@@ -258,40 +256,6 @@ def test_a_properties_file_that_contradicts_its_format_is_an_error(
     path.write_text(text)
     with pytest.raises(ConfigErrors, match=message):
         Properties.from_file(path)
-
-
-def test_overrides_of_a_text_count_however_both_are_written() -> None:
-    text = "flink.stream.initpos=NOW\nkinesis.streams=a\nkinesis.streams=b\n"
-    overrides = {"kinesis.STREAM.initpos": "TRIM_HORIZON", "kinesis.streams": "c"}
-    properties = Properties.from_text(text, name="a text", overrides=overrides)
-    assert properties.get(InitialPositionConfig.position) is InitialPosition.TRIM_HORIZON
-    assert properties.get(StreamsConfig.names) == "c"
-
-
-def test_an_override_without_a_value_leaves_out_what_the_text_says() -> None:
-    text = "kinesis.streams=a\nflink.stream.initpos=NOW\n"
-    properties = Properties.from_text(
-        text, name="a text", overrides={"kinesis.stream.INITPOS": None, "kinesis.aggregation": None}
-    )
-    assert properties == Properties.parse({"kinesis.streams": "a"})
-
-
-def test_an_unchecked_text_may_have_values_that_do_not_go_together() -> None:
-    text = "kinesis.stream.recordpublisher=EFO\n"
-    properties = Properties.from_text(text, name="a text", checked=False)
-    assert properties.get(SourceConfig.record_publisher) == "EFO"
-
-
-def test_an_unchecked_text_with_a_wrong_value_says_all_that_is_wrong() -> None:
-    with pytest.raises(ConfigErrors) as caught:
-        Properties.from_text("kinesis.stream.initpos=NOW\n", name="a text", checked=False)
-    assert len(caught.value.problems) == 2
-
-
-def test_what_is_wrong_with_a_text_and_its_overrides_is_reported_together() -> None:
-    with pytest.raises(ConfigErrors) as caught:
-        Properties.from_text("aws.regions=x", name="a text", overrides={"aws.endpoint": "y"})
-    assert len(caught.value.problems) == 3
 
 
 def test_properties_survive_pickling_and_their_own_dict() -> None:
