@@ -36,24 +36,21 @@ from kinesis_publishers.cli.shared.console import (
 )
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import iso_utc, printable
-from kinesis_publishers.config import Properties, RegistrationConfig, StreamsConfig
-from kinesis_publishers.errors import (
-    ConsumerNotFoundError,
-    LimitExceededError,
-    ResourceInUseError,
-    RetriesExhaustedError,
+from kinesis_publishers.config import (
+    DeregistrationPolicy,
+    Properties,
+    RegistrationConfig,
+    StreamsConfig,
 )
-from kinesis_publishers.events import ConsumerRegistered
 from kinesis_publishers.leases.rules import lease_of
 from kinesis_publishers.model import StreamConsumer
-from kinesis_publishers.registration import deregister_consumer
+from kinesis_publishers.registration import ConsumerLease, deregister_consumer
 from kinesis_publishers.registration.consumers import (
     find_consumer,
     list_consumers,
     stream_arn_of,
 )
-from kinesis_publishers.registration.registering import consumer_limit_error
-from kinesis_publishers.retry import call_with_retries
+from kinesis_publishers.registration.registering import ConsumerRegistration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -127,7 +124,9 @@ def register(name: str, wait: bool, connection: Connection) -> None:
     Example:
       kinesis-publishers consumers register reports --stream orders >> my.properties
     """
-    properties = connection.properties_without_reading()
+    # It stays until somebody removes it by hand.
+    never = {RegistrationConfig.deregister.full_key: DeregistrationPolicy.NEVER.value}
+    properties = connection.properties_without_reading(never)
     run_until_signal(
         lambda: _print_properties(properties, name, is_registering=True, is_waiting=wait)
     )
@@ -262,28 +261,15 @@ async def _register(
     """Return the consumer of this name, and whether it has just been registered.
 
     Raises:
-        ResourceInUseError: it is being removed.
         LimitExceededError: the stream takes no further consumer; names those that it has.
     """
-    found = await find_consumer(stream_arn, name, control.registration, control)
-    if found is not None:
-        _refuse_deleting(found, stream_arn)
-        return found, False
-    try:
-        consumer = await call_with_retries(
-            lambda: _register_or_find(control, stream_arn, name),
-            policy=control.registration.register_retry,
-            clock=control.clock,
-        )
-    except RetriesExhaustedError as error:
-        cause = error.__cause__
-        if not isinstance(cause, LimitExceededError):
-            raise
-        raise await consumer_limit_error(
-            stream_arn, name, cause, control.registration, control
-        ) from error
-    control.events(ConsumerRegistered(stream_arn=stream_arn, consumer_arn=consumer.arn))
-    return consumer, True
+    # Without files nothing is recorded: no reader removes at its end what a person has registered.
+    lease = ConsumerLease(None, None, control.clock)
+    registration = ConsumerRegistration(stream_arn, name, control.registration, control, lease)
+    while (consumer := await registration.register_if_absent()) is None:
+        pass
+    _refuse_deleting(consumer, stream_arn)
+    return consumer, consumer.arn == registration.registered_arn
 
 
 async def _wait_until_active(
@@ -292,9 +278,7 @@ async def _wait_until_active(
     """Return the consumer once it is ACTIVE.
 
     Raises:
-        ConsumerNotFoundError: there is none.
-        ResourceInUseError: it is being removed.
-        RetriesExhaustedError: it took longer than the configured timeout.
+        ClickException: there is none, it is being removed, or it took longer than configured.
     """
     timeout_seconds = control.registration.register_timeout_seconds
     clock, attempt = control.clock, 0
@@ -302,42 +286,29 @@ async def _wait_until_active(
     while True:
         consumer = await find_consumer(stream_arn, name, control.registration, control)
         if consumer is None:
-            raise ConsumerNotFoundError(
+            raise click.ClickException(
                 f"{stream_arn} has no stream consumer {name}: register it "
-                f"(kinesis-publishers consumers register {name}).",
-                operation="DescribeStreamConsumer",
+                f"(kinesis-publishers consumers register {name})."
             )
         _refuse_deleting(consumer, stream_arn)
         if consumer.status == "ACTIVE":
             return consumer
-        attempt += 1
         elapsed = clock.monotonic() - began_at
         if elapsed >= timeout_seconds:
-            raise RetriesExhaustedError(
+            raise click.ClickException(
                 f"The stream consumer {name} on {stream_arn} is still {consumer.status} after "
-                f"{elapsed:.0f} s: wait again, with a longer --timeout if AWS is slow.",
-                attempts=attempt,
-                elapsed_seconds=elapsed,
+                f"{elapsed:.0f} s: wait again, with a longer --timeout if AWS is slow."
             )
+        attempt += 1
         delay = control.registration.register_retry.delay_seconds(attempt)
         await clock.sleep(min(delay, timeout_seconds - elapsed))
 
 
-async def _register_or_find(control: ControlServices, stream_arn: str, name: str) -> StreamConsumer:
-    try:
-        return await control.control_plane.register_stream_consumer(stream_arn, name)
-    except ResourceInUseError:
-        # Another process was faster, or the answer to an earlier attempt was lost.
-        return await control.control_plane.describe_stream_consumer(stream_arn, name)
-
-
 def _refuse_deleting(consumer: StreamConsumer, stream_arn: str) -> None:
     if consumer.status == "DELETING":
-        raise ResourceInUseError(
+        raise click.ClickException(
             f"The stream consumer {consumer.name} on {stream_arn} is being removed: register it "
-            "again once it is gone, which takes about a minute.",
-            operation="DescribeStreamConsumer",
-            code="DELETING",
+            "again once it is gone, which takes about a minute."
         )
 
 

@@ -96,7 +96,7 @@ class ConsumerRegistration:
                 if is_competing:
                     await self._context.clock.sleep(self._config.register_retry.delay_seconds(0))
                     is_competing = False
-                consumer = await self._register_if_absent()
+                consumer = await self.register_if_absent()
             if consumer is None:
                 continue
             self._warn_if_perhaps_ours(consumer)
@@ -109,7 +109,7 @@ class ConsumerRegistration:
             self._stream_arn, self._consumer_name, self._config, self._context
         )
 
-    async def _register_if_absent(self) -> StreamConsumer | None:
+    async def register_if_absent(self) -> StreamConsumer | None:
         """Return the consumer; ``None``, after a delay, to look for it again."""
         async with self._lease.registering():
             consumer = await self._find()
@@ -156,9 +156,28 @@ class ConsumerRegistration:
         except RetriesExhaustedError as error:
             if not isinstance(failure, LimitExceededError):
                 raise
-            raise await consumer_limit_error(
-                self._stream_arn, self._consumer_name, failure, self._config, self._context
-            ) from error
+            raise await self._limit_error(failure) from error
+
+    async def _limit_error(self, failure: LimitExceededError) -> LimitExceededError:
+        """Return the error that says which consumers the stream has, and what can be done."""
+        return LimitExceededError(
+            f"The stream consumer {self._consumer_name} cannot be registered: remove one that is "
+            "not used (kinesis-publishers consumers deregister NAME), share one by its name, or "
+            f"read with kinesis.stream.recordpublisher = POLLING. {self._stream_arn} takes 20 of "
+            "them (50 with on-demand advantage), 5 of which may be CREATING at a time. "
+            f"{await self._describe_consumers()} ({failure})",
+            operation=failure.operation,
+            code=failure.code,
+            request_id=failure.request_id,
+        )
+
+    async def _describe_consumers(self) -> str:
+        try:
+            consumers = await list_consumers(self._stream_arn, self._config, self._context)
+        except KinesisPublishersError as error:
+            return f"Its consumers could not be listed ({error})."
+        names = ", ".join(f"{one.name} ({one.status})" for one in consumers)
+        return f"It has {len(consumers)} consumers: {names}." if names else "It has no consumers."
 
     async def _wait_for_change(self, consumer: StreamConsumer) -> None:
         now = self._context.clock.monotonic()
@@ -188,37 +207,6 @@ class ConsumerRegistration:
             attempts=self._polls + 1,
             elapsed_seconds=elapsed,
         )
-
-
-async def consumer_limit_error(
-    stream_arn: str,
-    consumer_name: str,
-    failure: LimitExceededError,
-    config: RegistrationConfig,
-    context: ControlContext,
-) -> LimitExceededError:
-    """Return the error that says which consumers the stream has, and what can be done."""
-    return LimitExceededError(
-        f"The stream consumer {consumer_name} cannot be registered: remove one that is not used "
-        "(kinesis-publishers consumers deregister NAME), share one by its name, or read with "
-        f"kinesis.stream.recordpublisher = POLLING. {stream_arn} takes 20 of them (50 with "
-        "on-demand advantage), 5 of which may be CREATING at a time. "
-        f"{await _describe_consumers(stream_arn, config, context)} ({failure})",
-        operation=failure.operation,
-        code=failure.code,
-        request_id=failure.request_id,
-    )
-
-
-async def _describe_consumers(
-    stream_arn: str, config: RegistrationConfig, context: ControlContext
-) -> str:
-    try:
-        consumers = await list_consumers(stream_arn, config, context)
-    except KinesisPublishersError as error:
-        return f"Its consumers could not be listed ({error})."
-    names = ", ".join(f"{one.name} ({one.status})" for one in consumers)
-    return f"It has {len(consumers)} consumers: {names}." if names else "It has no consumers."
 
 
 async def _finish_once_begun(call: Coroutine[Any, Any, _T], *, clock: Clock) -> _T:
