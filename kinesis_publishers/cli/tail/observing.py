@@ -37,7 +37,7 @@ _CHECKPOINTS: Final = [
     for option in (*CHECKPOINT_OPTIONS, *LeaseConfig.options(), AssignmentConfig.written_assigner)
 ]
 _POSITION: Final = InitialPositionConfig.position.full_key
-_INSTANT: Final = InitialPositionConfig.timestamp_text.full_key
+_BEGIN: Final = {_POSITION, InitialPositionConfig.timestamp_text.full_key}
 _SHARDS: Final = InitialPositionConfig.shards.full_key
 _PUBLISHER: Final = SourceConfig.record_publisher.full_key
 _NAME: Final = RegistrationConfig.consumer_name.full_key
@@ -64,17 +64,16 @@ def observer_properties(
     reasons: list[str] = []
     more: dict[str, str | None] = dict(position)
     if _APPLICATION in file.keys() | line.keys():
-        more = {**dict.fromkeys(_CHECKPOINTS), **_beginning(line), **position}
+        begin = {} if _BEGIN & line.keys() else {_POSITION: InitialPosition.LATEST.value}
+        more = {**dict.fromkeys(_CHECKPOINTS), _SHARDS: line.get(_SHARDS), **begin, **position}
         reasons.append(
             f"{_APPLICATION} is left out: tail neither reads nor writes checkpoints, and begins at "
             "LATEST, unless --from, --at, --since or -P say where."
         )
     publisher = line.get(_PUBLISHER, file.get(_PUBLISHER, POLLING))
     # EFO cannot be parsed yet: the consumer may be missing, or be one of another stream.
-    if (
-        publisher.strip().upper() == EFO
-        or publisher_factory_class(connection.properties(more)).subscribes
-    ):
+    is_fan_out = publisher.strip().upper() == EFO
+    if is_fan_out or publisher_factory_class(connection.properties(more)).subscribes:
         more |= _fan_out(file, line, reasons)
     properties = connection.properties(more)
     changes: dict[Option[Any], Scalar | None] = {}
@@ -88,14 +87,6 @@ def observer_properties(
     if is_polling and interval.full_key not in line:
         changes[interval] = max(properties.get(interval), _INTERVAL_MILLIS)
     return properties.with_values(changes), reasons
-
-
-def _beginning(line: Mapping[str, str]) -> dict[str, str]:
-    """Return where to begin in place of the application, which continues from its checkpoints."""
-    begin = {_SHARDS: line.get(_SHARDS, "{}")}
-    if not {_POSITION, _INSTANT} & line.keys():
-        begin[_POSITION] = InitialPosition.LATEST.value
-    return begin
 
 
 def _fan_out(
@@ -121,8 +112,7 @@ def _fan_out(
         raise click.UsageError(
             "By enhanced fan-out tail needs its own stream consumer: it would take over "
             f"the subscriptions of the one in the file. Use {_ADVICE} with another name than the "
-            "application's, or the ARNs of other consumers "
-            f"(-P {_ARNS}STREAM=ARN)."
+            f"application's, or the ARNs of other consumers (-P {_ARNS}STREAM=ARN)."
         )
     reasons.append(
         f"{_PUBLISHER}=EFO is left out: tail polls, because it would take over the "
