@@ -47,16 +47,10 @@ class LazyGroup(SuggestingGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without loading our own."""
-        names = self.list_commands(ctx)
-        limit = formatter.width - 6 - max(map(len, names))
-        rows = []
-        for name in names:
-            text = _OWN.get(name)
-            command = click.Command(name, help=text) if text else self.get_command(ctx, name)
-            if command is not None and not command.hidden:
-                rows.append((name, command.get_short_help_str(limit)))
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        points = _announced().items()
+        others = {name: _loaded(point) for name, point in points if name not in _OWN}
+        own = {name: click.Command(name, help=text) for name, text in _OWN.items()}
+        click.Group(commands=others | own).format_commands(ctx, formatter)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; one that cannot be loaded says why as soon as it is run."""
@@ -65,19 +59,21 @@ class LazyGroup(SuggestingGroup):
             own: click.Command = getattr(module, _FUNCTIONS.get(cmd_name, cmd_name))
             return own
         point = _announced().get(cmd_name)
-        if point is None:
-            return None
-        try:
-            loaded: object = point.load()
-        except ImportError as error:
-            return _unavailable(point, error)
-        if not isinstance(loaded, click.Command):
-            raise click.ClickException(f"{point.value}, announced as {cmd_name!r}, is no command.")
-        return loaded
+        return _loaded(point) if point else None
 
 
 def _announced() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=COMMANDS_GROUP)}
+
+
+def _loaded(point: EntryPoint) -> click.Command:
+    try:
+        loaded: object = point.load()
+    except ImportError as error:
+        return _unavailable(point, error)
+    if not isinstance(loaded, click.Command):
+        raise click.ClickException(f"{point.value}, announced as {point.name!r}, is no command.")
+    return loaded
 
 
 def _unavailable(point: EntryPoint, error: ImportError) -> click.Command:
