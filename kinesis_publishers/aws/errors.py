@@ -40,7 +40,7 @@ _CONNECTION_ADVICE = (
     "check the address (aws.region, aws.endpoint or that of the checkpoint store), DNS and the "
     "proxy"
 )
-_HERE_ADVICE = "nothing listens there: check the port, or start `kinesis-publishers local`"
+_HERE_ADVICE = "nothing listens there: check aws.endpoint, or start `kinesis-publishers local`"
 _HERE = re.compile(r"//(127\.|localhost|\[::1\])")
 _NO_CREDENTIALS = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or aws.credentials.provider; "
