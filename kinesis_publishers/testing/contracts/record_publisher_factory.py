@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from collections.abc import Mapping
 
 import pytest
 
 from kinesis_publishers.abc import RecordPublisher, RecordPublisherFactory
 from kinesis_publishers.config import Properties
+from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.plugins import check_fit
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.model import SequenceNumber, StartingPosition
@@ -21,6 +23,7 @@ from kinesis_publishers.testing.contracts.checking_consumer import (
 from kinesis_publishers.testing.contracts.subjects import (
     FactorySubject,
     HeldShard,
+    closes_subject,
     no_task_is_left,
     outcome_of,
     refuse_missing_fixture,
@@ -34,6 +37,7 @@ from kinesis_publishers.testing.fakes.recording import assert_shard_is_read
 from kinesis_publishers.testing.fakes.samples import sample_records
 
 
+@closes_subject
 class RecordPublisherFactoryContract:
     """What every factory owes, with any source of records. Override the fixture ``subject``."""
 
@@ -48,14 +52,10 @@ class RecordPublisherFactoryContract:
 
     async def test_good_properties_need_no_call(self, subject: FactorySubject) -> None:
         await subject.hold(sample_records(3))
-        data_plane, control_plane = FakeDataPlane({}), FakeControlPlane()
-        context = publisher_context(data_plane, control_plane=control_plane, clock=subject.clock)
-        properties = Properties.parse(subject.properties, complete=False)
-        factory: object = subject.factory_class.from_properties(properties, context)
+        factory, calls = _made_of(subject.properties, subject)
         assert isinstance(factory, subject.factory_class), (
-            f"from_properties() returned {factory!r}: return an instance of the class"
+            f"from_properties() led to {factory!r}: return an instance of the class"
         )
-        calls = [*data_plane.calls, *control_plane.calls]
         assert calls == [], (
             f"from_properties() called {calls}: it only reads the properties; calls are made by "
             "prepare(), create() and the publishers"
@@ -67,19 +67,12 @@ class RecordPublisherFactoryContract:
         if not subject.bad_properties:
             pytest.skip(f"{type(subject).__name__}.bad_properties names none")
         for bad in subject.bad_properties:
-            data_plane, control_plane = FakeDataPlane({}), FakeControlPlane()
-            context = publisher_context(data_plane, control_plane=control_plane)
-            try:
-                properties = Properties.parse(bad, complete=False)
-                subject.factory_class.from_properties(properties, context)
-            except ConfigError:
-                calls = [*data_plane.calls, *control_plane.calls]
-                assert calls == [], f"{bad} was refused, but only after the calls {calls}"
-            else:
-                raise AssertionError(
-                    f"{bad} was accepted: raise a ConfigError that names the key, what was given "
-                    "and what is expected"
-                )
+            error, calls = _made_of(bad, subject)
+            assert isinstance(error, ConfigError), (
+                f"{bad} was accepted: raise a ConfigError that names the key, what was given and "
+                "what is expected"
+            )
+            assert calls == [], f"{bad} was refused, but only after the calls {calls}"
 
     async def test_it_takes_properties_that_were_pickled(self, subject: FactorySubject) -> None:
         held = await subject.hold(sample_records(3))
@@ -109,14 +102,6 @@ class RecordPublisherFactoryContract:
                 held.records,
                 advice=f"{held.shard} was read together with {len(shards) - 1} others",
             )
-        await factory.close()
-
-    async def test_it_works_without_being_prepared(self, subject: FactorySubject) -> None:
-        # Only a fetcher that reads whole shards prepares; who reads a range does not.
-        held = await subject.hold(sample_records(3))
-        factory = subject.factory()
-        await _assert_reads(subject, factory, held)
-        await factory.close()
 
     async def test_it_can_be_prepared_for_no_streams(self, subject: FactorySubject) -> None:
         await subject.hold(sample_records(3))
@@ -125,22 +110,12 @@ class RecordPublisherFactoryContract:
         assert error is None, (
             f"prepare([]) raised {error!r}: with no streams there is nothing to do"
         )
-        await factory.close()
 
     async def test_publishers_begin_where_they_are_told_to(self, subject: FactorySubject) -> None:
         held = await subject.hold(sample_records(6))
         factory = subject.factory()
-        for index in (1, 4):
-            consumer = CheckingConsumer(held.shard)
-            start = StartingPosition.after(SequenceNumber(held.records[index].sequence_number))
-            publisher = await factory.create(start, held.shard)
-            await subject.finish(run_to_end(publisher, consumer))
-            assert_same_records(
-                consumer.records,
-                held.records[index + 1 :],
-                advice=f"create() was given {start}: pass it on to the publisher",
-            )
-        await factory.close()
+        for first in (2, 5):
+            await _assert_reads(subject, factory, held, first)
 
     async def test_a_shard_consumer_reads_a_shard_to_its_end(self, subject: FactorySubject) -> None:
         if subject.clock is None:
@@ -148,9 +123,9 @@ class RecordPublisherFactoryContract:
         held = await subject.hold(sample_records(6))
         factory = subject.factory()
         await assert_shard_is_read(factory, held.records, clock=subject.clock, shard=held.shard)
-        await factory.close()
 
-    async def test_it_can_be_closed_after_reading(self, subject: FactorySubject) -> None:
+    async def test_it_reads_unprepared_and_closes(self, subject: FactorySubject) -> None:
+        # Only a fetcher that reads whole shards prepares; who reads a range does not.
         held = await subject.hold(sample_records(3))
         with no_task_is_left():
             factory = subject.factory()
@@ -169,10 +144,29 @@ class RecordPublisherFactoryContract:
                 )
 
 
+def _made_of(
+    given: Mapping[str, Scalar], subject: FactorySubject
+) -> tuple[RecordPublisherFactory | ConfigError, list[object]]:
+    """Return a factory, or what refuses the properties; and the calls that were made."""
+    data_plane, control_plane = FakeDataPlane({}), FakeControlPlane()
+    context = publisher_context(data_plane, control_plane=control_plane, clock=subject.clock)
+    made: RecordPublisherFactory | ConfigError
+    try:
+        properties = Properties.parse(given, complete=False)
+        made = subject.factory_class.from_properties(properties, context)
+    except ConfigError as error:
+        made = error
+    return made, [*data_plane.calls, *control_plane.calls]
+
+
 async def _assert_reads(
-    subject: FactorySubject, factory: RecordPublisherFactory, held: HeldShard
+    subject: FactorySubject, factory: RecordPublisherFactory, held: HeldShard, first: int = 0
 ) -> None:
+    start = TRIM_HORIZON
+    if first:
+        start = StartingPosition.after(SequenceNumber(held.records[first - 1].sequence_number))
     consumer = CheckingConsumer(held.shard)
-    publisher = await factory.create(TRIM_HORIZON, held.shard)
+    publisher = await factory.create(start, held.shard)
     await subject.finish(run_to_end(publisher, consumer))
-    assert_same_records(consumer.records, held.records, advice=f"{held.shard} was not read")
+    advice = f"{held.shard} was not read from {start} on: create() passes that on to the publisher"
+    assert_same_records(consumer.records, held.records[first:], advice=advice)

@@ -14,6 +14,7 @@ from kinesis_publishers.errors import AccessDeniedError, ConsumerNotFoundError
 from kinesis_publishers.testing import Behaviour, Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.contracts.subjects import (
     assert_can_be_cancelled,
+    closes_subject,
     no_task_is_left,
     outcome_of,
     refuse_missing_fixture,
@@ -49,6 +50,7 @@ class RegistrarSubject:
     registers: bool = field(default=True, kw_only=True)
     clock: ManualClock = field(factory=ManualClock, init=False)
     server: LocalKinesis = field(init=False)
+    _in_use: list[StreamConsumerRegistrar] = field(factory=list, init=False)
 
     @server.default
     def _two_streams(self) -> LocalKinesis:
@@ -74,7 +76,13 @@ class RegistrarSubject:
         context = publisher_context(
             self.server.data_plane(), control_plane=self.server.control_plane(), clock=self.clock
         )
-        return self.make(context, existing)
+        self._in_use.append(self.make(context, existing))
+        return self._in_use[-1]
+
+    async def close(self) -> None:
+        """Close every registrar; the contract does so at the end of each test."""
+        for registrar in self._in_use:
+            await registrar.close()
 
     def consumers(self, stream_arn: str) -> list[str]:
         """Return the consumers of a stream that are not being removed."""
@@ -122,6 +130,7 @@ def _name_of(stream_arn: str) -> str:
 _NEVER_SECONDS = 10**9
 
 
+@closes_subject
 class StreamConsumerRegistrarContract:
     """What every registration strategy owes. Override the fixture ``subject``."""
 
@@ -130,9 +139,13 @@ class StreamConsumerRegistrarContract:
         """How to get at the registrar that is tested."""
         refuse_missing_fixture(StreamConsumerRegistrarContract, "RegistrarSubject")
 
-    async def test_each_stream_has_an_active_consumer(self, subject: RegistrarSubject) -> None:
+    @pytest.mark.parametrize("is_prepared", [True, False])
+    async def test_each_stream_has_an_active_consumer(
+        self, subject: RegistrarSubject, is_prepared: bool
+    ) -> None:
         registrar = subject.registrar()
-        await subject.finish(registrar.prepare(subject.stream_arns))
+        if is_prepared:
+            await subject.finish(registrar.prepare(subject.stream_arns))
         for stream_arn in subject.stream_arns:
             arn = await subject.finish(registrar.consumer_arn(stream_arn))
             assert arn.startswith(f"{stream_arn}/consumer/"), (
@@ -140,10 +153,9 @@ class StreamConsumerRegistrarContract:
                 "ARN decides which stream SubscribeToShard reads"
             )
             assert subject.status_of(arn) == "ACTIVE", (
-                f"consumer_arn() returned {arn}, which is {subject.status_of(arn)}: wait until it "
-                "is ACTIVE"
+                f"consumer_arn() returned {arn} while it was {subject.status_of(arn)}: a "
+                "subscription with it would be refused; wait until it is ACTIVE"
             )
-        await subject.finish(registrar.close())
 
     async def test_the_shards_of_a_stream_share_a_consumer(self, subject: RegistrarSubject) -> None:
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
@@ -156,18 +168,6 @@ class StreamConsumerRegistrarContract:
             f"the stream has the consumers {subject.consumers(stream_arn)}: one is enough for all "
             "shards, and a stream takes 20"
         )
-        await subject.finish(registrar.close())
-
-    async def test_it_waits_until_a_consumer_is_active(self, subject: RegistrarSubject) -> None:
-        require(subject, "registers")
-        registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
-        subject.let_creating_take(3)
-        arn = await subject.finish(registrar.consumer_arn(stream_arn))
-        assert subject.status_of(arn) == "ACTIVE", (
-            f"consumer_arn() returned {arn} while it was {subject.status_of(arn)}: a subscription "
-            "with it would be refused; describe it until it is ACTIVE"
-        )
-        await subject.finish(registrar.close())
 
     async def test_without_registering_no_call_is_made(self, subject: RegistrarSubject) -> None:
         if subject.registers:
@@ -184,66 +184,49 @@ class StreamConsumerRegistrarContract:
 
     async def test_a_consumer_that_is_still_there_is_kept(self, subject: RegistrarSubject) -> None:
         require(subject, "registers")
-        registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
-        arn = await subject.finish(registrar.consumer_arn(stream_arn))
+        registrar, stream_arn, arn = await _registered(subject)
         renewed = await subject.finish(registrar.renew(stream_arn, arn))
         assert renewed == arn, (
             f"renew() returned {renewed} though {arn} is there: the same ARN says that something "
             "else was not found"
         )
-        await subject.finish(registrar.close())
 
     async def test_a_consumer_that_is_gone_is_replaced(self, subject: RegistrarSubject) -> None:
         require(subject, "registers")
-        registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
-        arn = await subject.finish(registrar.consumer_arn(stream_arn))
+        registrar, stream_arn, arn = await _registered(subject)
         subject.lose_consumers(stream_arn)
         renewed = await subject.finish(registrar.renew(stream_arn, arn))
         assert renewed != arn, f"renew() returned {arn}, which is gone: register it again"
         assert subject.status_of(renewed) == "ACTIVE", f"renew() returned {renewed}, not ACTIVE"
         later = await subject.finish(registrar.consumer_arn(stream_arn))
         assert later == renewed, f"after renew() consumer_arn() still returns {later}"
-        await subject.finish(registrar.close())
 
     async def test_a_lost_consumer_of_others_is_an_error(self, subject: RegistrarSubject) -> None:
         if subject.registers:
             pytest.skip("this registrar registers the consumer again")
-        registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
-        arn = await subject.finish(registrar.consumer_arn(stream_arn))
+        registrar, stream_arn, arn = await _registered(subject)
         subject.lose_consumers(stream_arn)
         error = await outcome_of(subject.finish(registrar.renew(stream_arn, arn)))
         assert isinstance(error, ConsumerNotFoundError), (
             f"renew() of a consumer that is gone led to {error!r}: raise ConsumerNotFoundError, or "
             "reading waits for ever"
         )
-        await subject.finish(registrar.close())
 
-    async def test_it_removes_what_it_has_registered(self, subject: RegistrarSubject) -> None:
-        require(subject, "registers")
+    async def test_it_removes_only_what_it_has_registered(self, subject: RegistrarSubject) -> None:
+        subject.add_consumer(subject.stream_arns[0])
         registrar = subject.registrar()
-        for stream_arn in subject.stream_arns:
-            await subject.finish(registrar.consumer_arn(stream_arn))
-        await subject.finish(registrar.close())
-        left = [arn for one in subject.stream_arns for arn in subject.consumers(one)]
-        assert left == [], (
-            f"close() left {left}: the application that registered a consumer removes it"
-        )
-
-    async def test_what_others_have_registered_stays(self, subject: RegistrarSubject) -> None:
-        theirs = [subject.add_consumer(stream_arn) for stream_arn in subject.stream_arns]
-        registrar = subject.registrar()
+        theirs = [arn for one in subject.stream_arns for arn in subject.consumers(one)]
         for stream_arn in subject.stream_arns:
             await subject.finish(registrar.consumer_arn(stream_arn))
         await subject.finish(registrar.close())
         left = [arn for one in subject.stream_arns for arn in subject.consumers(one)]
         assert left == theirs, (
-            f"after close() there are {left} instead of {theirs}: never remove a consumer that "
-            "this application did not create"
+            f"close() left {left} instead of {theirs}: remove what this application has "
+            "registered, and never a consumer that it did not create"
         )
 
     async def test_closing_never_fails(self, subject: RegistrarSubject) -> None:
-        registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
-        await subject.finish(registrar.consumer_arn(stream_arn))
+        registrar, _, _ = await _registered(subject)
         subject.server.add_fault(_refusal("DeregisterStreamConsumer"))
         with no_task_is_left():
             error = await outcome_of(subject.finish(registrar.close()))
@@ -270,7 +253,6 @@ class StreamConsumerRegistrarContract:
             f"prepare() failed for {second} and left {subject.consumers(first)}: remove again what "
             "this call has registered"
         )
-        await subject.finish(registrar.close())
 
     @pytest.mark.parametrize("operation", ["DescribeStreamConsumer", "RegisterStreamConsumer"])
     async def test_a_refusal_is_passed_on(self, subject: RegistrarSubject, operation: str) -> None:
@@ -282,7 +264,6 @@ class StreamConsumerRegistrarContract:
             f"AWS denied access, and consumer_arn() led to {error!r}: waiting does not help, "
             "and the error says which permission is missing"
         )
-        await subject.finish(registrar.close())
 
     async def test_it_can_be_cancelled_while_it_waits(self, subject: RegistrarSubject) -> None:
         require(subject, "registers")
@@ -297,6 +278,12 @@ class StreamConsumerRegistrarContract:
             )
             error = await outcome_of(subject.finish(registrar.close()))
         assert error is None, f"close() after a cancellation raised {error!r}"
+
+
+async def _registered(subject: RegistrarSubject) -> tuple[StreamConsumerRegistrar, str, str]:
+    """Return a new registrar, the ARN of a stream, and that of the stream's consumer."""
+    registrar, stream_arn = subject.registrar(), subject.stream_arns[0]
+    return registrar, stream_arn, await subject.finish(registrar.consumer_arn(stream_arn))
 
 
 def _refusal(operation: str) -> Fault:

@@ -7,7 +7,7 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -131,12 +131,12 @@ class FactorySubject(PublisherSubject):
     def factory(self) -> RecordPublisherFactory:
         """Return a new factory."""
         parsed = Properties.parse(self.properties, complete=False)
-        return self.factory_class.from_properties(parsed, self.context)
+        factory = self.factory_class.from_properties(parsed, self.context)
+        self._in_use = (*self._in_use, factory)
+        return factory
 
     async def publisher(self, held: HeldShard, start: StartingPosition) -> RecordPublisher:
-        factory = self.factory()
-        self._in_use = (*self._in_use, factory)
-        return await factory.create(start, held.shard)
+        return await self.factory().create(start, held.shard)
 
     async def close(self) -> None:
         async with AsyncExitStack() as stack:
@@ -177,11 +177,14 @@ def closes_subject(contract: _C) -> _C:
 
 def _closing(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     @functools.wraps(test)
-    async def test_and_close(self: object, subject: PublisherSubject, **more: object) -> None:
+    async def test_and_close(self: object, subject: Any, **more: object) -> None:
         try:
             await test(self, subject, **more)
-        finally:
-            await subject.finish(subject.close())
+        except BaseException:
+            with suppress(Exception):
+                await subject.finish(subject.close())
+            raise
+        await subject.finish(subject.close())
 
     return test_and_close
 
