@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from kinesis_publishers import PublisherContext
 
 EACH_ONCE = "test_each_record_is_delivered_once_in_order"
-PROCESSING = "test_it_can_be_cancelled_while_processing"
+CANCELLED = "test_it_can_be_cancelled_while_the_consumer_is"
 ERROR = "test_an_error_of_the_consumer_is_passed_on"
-ROOM = "test_an_error_of_waiting_is_passed_on"
 THROTTLED = "test_while_it_is_throttled_it_holds_no_room"
 INTERRUPTED = "test_it_continues_after_an_interruption"
-POSITION = {"index": 5}
-FAILURE = {"kind": RuntimeError}
+BEGINS = "test_it_begins_where_it_is_told_to"
+PROCESSING = {"place": "processing a batch"}
+FAILURE = {**PROCESSING, "kind": RuntimeError}
+NO_ROOM = {"place": "waiting for room", "kind": RuntimeError}
 NO_PAYLOAD = {"data": b"", "partition_key": "k"}
 CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
     (broken.RepeatsARecord, EACH_ONCE, {}, "deliver each record of the shard once"),
@@ -29,7 +30,7 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
     (broken.TurnsBatchesRound, EACH_ONCE, {}, "sequence numbers of a batch do not increase"),
     (broken.NeverEnds, EACH_ONCE, {}, "has not returned RunResult.COMPLETE"),
     (broken.NeverEnds, "test_a_shard_without_records_is_complete", {}, "has not returned"),
-    (broken.EndsTooEarly, "test_it_is_complete_after_the_last_record", {}, "after 5 of 12 records"),
+    (broken.EndsTooEarly, EACH_ONCE, {}, "after 5 of 12 records"),
     (
         broken.IsAlwaysAtTheTip,
         "test_its_lag_is_zero_only_at_the_tip",
@@ -82,46 +83,46 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
     ),
     (
         broken.TakesAtForAfter,
-        "test_at_a_number_it_begins_there",
-        POSITION,
+        BEGINS,
+        {"start": "at a number", "index": 5},
         "was to begin AT_SEQUENCE_NUMBER 996, and did not",
     ),
     (
         broken.TakesAfterForAt,
-        "test_after_a_number_it_skips_it",
-        POSITION,
+        BEGINS,
+        {"start": "after a number", "index": 5},
         "was to begin AFTER_SEQUENCE_NUMBER 996, and did not",
     ),
     (
         broken.SkipsTheRestOfAnAggregate,
-        "test_in_an_aggregate_it_begins_with_all",
-        {},
+        BEGINS,
+        {"start": "in an aggregate", "index": 4},
         "was to begin AT_SEQUENCE_NUMBER 995:2, and did not",
     ),
     (
         broken.IgnoresTimestamps,
-        "test_at_a_timestamp_it_begins_with_what_arrived_then_or_later",
-        {**POSITION, "seconds": 0.0},
+        BEGINS,
+        {"start": "at an arrival", "index": 5},
         "was to begin AT_TIMESTAMP 2026-01-01T00:00:05",
     ),
     (broken.AcceptsLatest, "test_latest_is_refused", {}, "refuse it with a ValueError"),
-    (broken.DeliversTwoAtOnce, "test_each_delivery_waits_for_the_consumer", {}, "one at a time"),
+    (broken.DeliversTwoAtOnce, EACH_ONCE, {}, "one at a time"),
     (
         broken.DeliversBehindTheBack,
-        "test_each_delivery_waits_for_the_consumer",
+        EACH_ONCE,
         {},
         "while the consumer was still processing",
     ),
     (broken.WrapsErrors, ERROR, FAILURE, "neither swallow nor wrap"),
     (broken.RaisesGroups, ERROR, FAILURE, "a TaskGroup makes a group of it"),
     (broken.SwallowsErrors, ERROR, FAILURE, "run\\(\\) ended with None"),
-    (broken.SwallowsErrorsOfRoom, ROOM, {}, "run\\(\\) ended with None"),
+    (broken.SwallowsErrorsOfRoom, ERROR, NO_ROOM, "run\\(\\) ended with None"),
     (broken.SleepsInRealTime, "test_a_shard_that_is_open_is_never_complete", {}, "asyncio.sleep"),
     (broken.PacesInRealTime, EACH_ONCE, {}, "sleep on the clock that it was given"),
-    (broken.Hangs, PROCESSING, {}, "processes a batch: it did not come to that within"),
-    (broken.SwallowsCancellation, PROCESSING, {}, "never swallow it"),
-    (broken.GoesOnWhenCancelled, PROCESSING, {}, "let CancelledError pass"),
-    (broken.LeavesATask, PROCESSING, {}, "left running"),
+    (broken.Hangs, CANCELLED, PROCESSING, "processing a batch: it did not come to that within"),
+    (broken.SwallowsCancellation, CANCELLED, PROCESSING, "never swallow it"),
+    (broken.GoesOnWhenCancelled, CANCELLED, PROCESSING, "let CancelledError pass"),
+    (broken.LeavesATask, CANCELLED, PROCESSING, "left running"),
     (
         broken.TakesAfterForAt,
         "test_a_later_publisher_continues",
@@ -157,10 +158,7 @@ async def test_a_broken_publisher_is_caught(
 
 def test_every_test_of_the_contract_has_a_part_that_breaks_it() -> None:
     tests = {name for name in dir(RecordPublisherContract) if name.startswith("test_")}
-    # Waiting for room ends in the same way as processing, by the same code.
-    assert tests - {case[1] for case in CASES} == {
-        "test_it_can_be_cancelled_while_waiting",
-    }
+    assert tests == {case[1] for case in CASES}
 
 
 class _OpensSomething(ListFactory):
@@ -177,9 +175,15 @@ class _OpensSomething(ListFactory):
 @pytest.mark.parametrize(
     "publisher", [ListPublisher, broken.RepeatsARecord, broken.GoesOnWhenCancelled]
 )
-@pytest.mark.parametrize("test", [EACH_ONCE, PROCESSING, "test_latest_is_refused"])
+@pytest.mark.parametrize(
+    ("test", "arguments"),
+    [(EACH_ONCE, {}), (CANCELLED, PROCESSING), ("test_latest_is_refused", {})],
+)
 async def test_what_a_publisher_was_made_with_is_closed_however_a_test_ends(
-    publisher: type[ListPublisher], test: str, monkeypatch: pytest.MonkeyPatch
+    publisher: type[ListPublisher],
+    test: str,
+    arguments: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(subjects, "CANCELLING_SECONDS", 0.1)
 
@@ -190,7 +194,7 @@ async def test_what_a_publisher_was_made_with_is_closed_however_a_test_ends(
         factory_class = Factory
 
     with suppress(AssertionError):
-        await getattr(RecordPublisherContract(), test)(Subject())
+        await getattr(RecordPublisherContract(), test)(Subject(), **arguments)
     assert Factory.open_ones == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,12 +44,15 @@ class TestFactoriesInProcess(RecordPublisherFactoryContract):
     [
         RecordPublisherContract().test_each_record_is_delivered_once_in_order,
         RecordPublisherContract().test_a_shard_that_is_open_is_never_complete,
-        RecordPublisherContract().test_it_can_be_cancelled_while_processing,
+        partial(
+            RecordPublisherContract().test_it_can_be_cancelled_while_the_consumer_is,
+            place="processing a batch",
+        ),
         RecordPublisherContract().test_it_continues_after_an_interruption,
         RecordPublisherContract().test_while_it_is_throttled_it_holds_no_room,
         RecordPublisherFactoryContract().test_it_reads_many_shards_at_once,
     ],
-    ids=lambda test: test.__name__.removeprefix("test_"),
+    ids=lambda test: getattr(test, "func", test).__name__.removeprefix("test_"),
 )
 async def test_our_publishers_keep_over_http_what_depends_on_the_connection(
     test: Callable[..., Awaitable[None]], publisher: str, over_http: HttpService

@@ -12,6 +12,7 @@ from kinesis_publishers.model import (
     RecordBatch,
     RunResult,
     SequenceNumber,
+    Shard,
     StartingPosition,
 )
 from kinesis_publishers.testing.contracts.checking_consumer import (
@@ -21,7 +22,6 @@ from kinesis_publishers.testing.contracts.checking_consumer import (
     read_shard,
     run_once,
     run_to_end,
-    skip_unless_several,
 )
 from kinesis_publishers.testing.contracts.subjects import (
     PublisherSubject,
@@ -34,6 +34,7 @@ from kinesis_publishers.testing.contracts.subjects import (
 from kinesis_publishers.testing.fakes.samples import sample_records
 
 _SOME = 12
+_WAITING, _PROCESSING = _PLACES = ("waiting for room", "processing a batch")
 
 
 class _ApplicationError(Exception):
@@ -44,89 +45,74 @@ class _EngineStop(BaseException):
     """What ends a run from above, and is no ``Exception``."""
 
 
-class _NoRoom(CheckingConsumer):
-    """Never has room; what asks for it waits, or fails with ``error``."""
+class _Stopping(CheckingConsumer):
+    """Raises ``error`` at ``place`` and with any records, or waits there for ever."""
 
-    error: Exception | None = None
-    is_asked = False
+    def __init__(self, shard: Shard, place: str, error: BaseException | None = None) -> None:
+        super().__init__(shard, self._take)
+        self._place = place
+        self._error = error
+        self.stops: list[str] = []
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
-        self.is_asked = True
-        if self.error is not None:
-            raise self.error
-        await asyncio.get_running_loop().create_future()
+        if self._place == _WAITING:
+            await self._stop(_WAITING)
+        await super().wait_for_space(records, payload_bytes)
+
+    async def _take(self, batch: RecordBatch) -> None:
+        if len(batch):
+            await self._stop(_PROCESSING)
+
+    async def _stop(self, place: str) -> NoReturn:
+        self.stops.append(place)
+        raise self._error or await asyncio.get_running_loop().create_future()
+
+    def skip_unless_asked(self) -> None:
+        if self._place == _WAITING and self.stops[:1] == [_PROCESSING]:
+            pytest.skip(
+                "the publisher never calls wait_for_space(): its deliveries wait themselves"
+            )
 
 
 @closes_subject
 class ConsumerContract:
     """The consumer decides how fast records come, and where reading continues."""
 
-    async def test_each_delivery_waits_for_the_consumer(self, subject: PublisherSubject) -> None:
-        held = await subject.hold(sample_records(_SOME))
-        consumer = await read_shard(subject, held)
-        skip_unless_several(consumer, subject)
-
     @pytest.mark.parametrize("kind", [_ApplicationError, _EngineStop])
+    @pytest.mark.parametrize("place", _PLACES)
     async def test_an_error_of_the_consumer_is_passed_on(
-        self, subject: PublisherSubject, kind: type[BaseException]
+        self, subject: PublisherSubject, place: str, kind: type[BaseException]
     ) -> None:
         held = await subject.hold(sample_records(_SOME))
         error = kind("the application failed")
-
-        async def fail(batch: RecordBatch) -> SequenceNumber | None:
-            if len(batch):
-                raise error
-            return None
-
-        consumer = CheckingConsumer(held.shard, fail)
+        consumer = _Stopping(held.shard, place, error)
         publisher = await subject.publisher(held, TRIM_HORIZON)
         with no_task_is_left():
             raised = await outcome_of(subject.finish(run_to_end(publisher, consumer)))
-        _assert_same_error(raised, error)
-        assert sum(1 for batch in consumer.batches if len(batch)) == 1, (
-            "records were delivered after the consumer had failed: let its error pass"
+        consumer.skip_unless_asked()
+        assert raised is error, (
+            f"the consumer raised {error!r}, and run() ended with {raised!r}: neither swallow nor "
+            "wrap what the consumer raises (a TaskGroup makes a group of it)"
+        )
+        assert consumer.stops == [place], (
+            "the publisher came again after the consumer had failed: let its error pass"
         )
 
-    async def test_an_error_of_waiting_is_passed_on(self, subject: PublisherSubject) -> None:
+    @pytest.mark.parametrize("place", _PLACES)
+    async def test_it_can_be_cancelled_while_the_consumer_is(
+        self, subject: PublisherSubject, place: str
+    ) -> None:
         held = await subject.hold(sample_records(_SOME))
-        consumer = _NoRoom(held.shard)
-        consumer.error = _ApplicationError("no room will ever come")
-        publisher = await subject.publisher(held, TRIM_HORIZON)
-        with no_task_is_left():
-            raised = await outcome_of(subject.finish(run_to_end(publisher, consumer)))
-        _skip_unless_asked(consumer)
-        _assert_same_error(raised, consumer.error)
-
-    async def test_it_can_be_cancelled_while_processing(self, subject: PublisherSubject) -> None:
-        held = await subject.hold(sample_records(_SOME))
-        is_processing = False
-
-        async def process(batch: RecordBatch) -> NoReturn:
-            nonlocal is_processing
-            is_processing = True
-            raise await asyncio.get_running_loop().create_future()
-
-        publisher = await subject.publisher(held, TRIM_HORIZON)
-        with no_task_is_left():
-            await assert_can_be_cancelled(
-                run_to_end(publisher, CheckingConsumer(held.shard, process)),
-                lambda: is_processing,
-                what="while the consumer processes a batch",
-                clock=subject.clock,
-            )
-
-    async def test_it_can_be_cancelled_while_waiting(self, subject: PublisherSubject) -> None:
-        held = await subject.hold(sample_records(_SOME))
-        consumer = _NoRoom(held.shard)
+        consumer = _Stopping(held.shard, place)
         publisher = await subject.publisher(held, TRIM_HORIZON)
         with no_task_is_left():
             await assert_can_be_cancelled(
                 run_to_end(publisher, consumer),
-                lambda: consumer.is_asked or len(consumer.batches) > 0,
-                what="while it waits for room",
+                lambda: len(consumer.stops) > 0,
+                what=f"while the consumer is {place}",
                 clock=subject.clock,
             )
-        _skip_unless_asked(consumer)
+        consumer.skip_unless_asked()
 
     async def test_a_later_publisher_continues(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
@@ -195,15 +181,3 @@ class ConsumerContract:
 
 def _number(records: list[Record]) -> SequenceNumber | None:
     return SequenceNumber(records[-1].sequence_number) if records else None
-
-
-def _assert_same_error(raised: BaseException | None, error: BaseException) -> None:
-    assert raised is error, (
-        f"the consumer raised {error!r}, and run() ended with {raised!r}: neither swallow nor wrap "
-        "what the consumer raises (a TaskGroup makes a group of it)"
-    )
-
-
-def _skip_unless_asked(consumer: _NoRoom) -> None:
-    if not consumer.is_asked:
-        pytest.skip("the publisher never calls wait_for_space(): its deliveries wait themselves")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import pytest
+from attrs import evolve
 
 from kinesis_publishers.abc import RecordPublisher
 from kinesis_publishers.errors import KinesisPublishersError
-from kinesis_publishers.model import Record, RunResult, SequenceNumber, StartingPosition
+from kinesis_publishers.model import RunResult, SequenceNumber, StartingPosition
 from kinesis_publishers.testing.contracts.checking_consumer import (
     TRIM_HORIZON,
     CheckingConsumer,
@@ -22,7 +23,6 @@ from kinesis_publishers.testing.contracts.checking_consumer import (
 )
 from kinesis_publishers.testing.contracts.publisher_consumer import ConsumerContract
 from kinesis_publishers.testing.contracts.subjects import (
-    HeldShard,
     PublisherSubject,
     assert_can_be_cancelled,
     closes_subject,
@@ -35,6 +35,7 @@ from kinesis_publishers.testing.fakes.samples import sample_records
 
 _SOME = 12
 _MIB = 1024 * 1024
+_HALF_A_SECOND = timedelta(seconds=0.5)
 # A few may have their reasons, as a service that answers at once.
 _MOST_RUNS_AT_ONCE = 100
 
@@ -49,21 +50,15 @@ class DeliveryContract:
         assert_same_records(
             consumer.records,
             held.records,
-            advice="deliver each record of the shard once, in the order of sequence numbers",
+            advice="deliver each record of the shard once, in the order of sequence numbers, and "
+            f"return COMPLETE after the last one; it was COMPLETE after {len(consumer.records)} of "
+            f"{len(held.records)} records",
         )
 
     async def test_a_shard_without_records_is_complete(self, subject: PublisherSubject) -> None:
         held = await subject.hold([])
         consumer = await read_shard(subject, held)
         assert_same_records(consumer.records, [], advice="the shard holds no records")
-
-    async def test_it_is_complete_after_the_last_record(self, subject: PublisherSubject) -> None:
-        held = await subject.hold(sample_records(_SOME))
-        consumer = await read_shard(subject, held)
-        assert len(consumer.records) >= len(held.records), (
-            f"run() returned COMPLETE after {len(consumer.records)} of {len(held.records)} "
-            "records: it means that everything has been delivered, and the rest is never read"
-        )
 
     async def test_its_lag_is_zero_only_at_the_tip(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
@@ -159,6 +154,19 @@ async def _read_open_shard(publisher: RecordPublisher, consumer: CheckingConsume
         )
 
 
+# Where reading begins, by the place and the arrival of a record; and whether it skips that one.
+_STARTS: dict[str, tuple[Callable[[SequenceNumber, datetime], StartingPosition], bool]] = {
+    "at a number": (lambda number, _: StartingPosition.at(number), False),
+    "after a number": (lambda number, _: StartingPosition.after(number), True),
+    # The reader drops the sub-records that were processed before.
+    "in an aggregate": (
+        lambda one, _: StartingPosition.at(evolve(one, sub_sequence_number=2)),
+        False,
+    ),
+    "before an arrival": (lambda _, at: StartingPosition.at_timestamp(at - _HALF_A_SECOND), False),
+    "at an arrival": (lambda _, at: StartingPosition.at_timestamp(at), False),
+    "after an arrival": (lambda _, at: StartingPosition.at_timestamp(at + _HALF_A_SECOND), True),
+}
 # In turns; enough for one record per run, and some that are refused.
 _MOST_RUNS = 100
 
@@ -168,27 +176,9 @@ class PositionContract:
     """Every kind of starting position is honoured, and LATEST is refused."""
 
     @pytest.mark.parametrize("index", [0, 5, 11])
-    async def test_at_a_number_it_begins_there(self, subject: PublisherSubject, index: int) -> None:
-        held = await subject.hold(sample_records(_SOME))
-        start = StartingPosition.at(SequenceNumber(held.records[index].sequence_number))
-        await _assert_read(subject, held, start, held.records[index:])
-
-    @pytest.mark.parametrize("index", [0, 5, 11])
-    async def test_after_a_number_it_skips_it(self, subject: PublisherSubject, index: int) -> None:
-        held = await subject.hold(sample_records(_SOME))
-        start = StartingPosition.after(SequenceNumber(held.records[index].sequence_number))
-        await _assert_read(subject, held, start, held.records[index + 1 :])
-
-    async def test_in_an_aggregate_it_begins_with_all(self, subject: PublisherSubject) -> None:
-        held = await subject.hold(sample_records(_SOME))
-        start = StartingPosition.at(SequenceNumber(held.records[4].sequence_number, 2))
-        # The reader drops the sub-records that were processed before.
-        await _assert_read(subject, held, start, held.records[4:])
-
-    @pytest.mark.parametrize("index", [0, 5, 11])
-    @pytest.mark.parametrize("seconds", [-0.5, 0.0, 0.5])
-    async def test_at_a_timestamp_it_begins_with_what_arrived_then_or_later(
-        self, subject: PublisherSubject, index: int, seconds: float
+    @pytest.mark.parametrize("start", _STARTS)
+    async def test_it_begins_where_it_is_told_to(
+        self, subject: PublisherSubject, start: str, index: int
     ) -> None:
         held = await subject.hold(sample_records(_SOME))
         arrivals = [one.approximate_arrival_timestamp for one in held.records]
@@ -196,11 +186,12 @@ class PositionContract:
             f"{type(subject).__name__}.hold() gave several records the same arrival time: keep "
             "them as far apart as they were (a second each)"
         )
-        instant = arrivals[index] + timedelta(seconds=seconds)
-        expected = [
-            one for one, arrival in zip(held.records, arrivals, strict=True) if arrival >= instant
-        ]
-        await _assert_read(subject, held, StartingPosition.at_timestamp(instant), expected)
+        make, is_skipped = _STARTS[start]
+        number = SequenceNumber(held.records[index].sequence_number)
+        position = make(number, arrivals[index])
+        consumer = await read_shard(subject, held, position)
+        advice = f"reading was to begin {position}, and did not"
+        assert_same_records(consumer.records, held.records[index + is_skipped :], advice=advice)
 
     async def test_two_publishers_share_no_state(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
@@ -227,14 +218,6 @@ class PositionContract:
             "another place each time that it is asked, so that a restart loses records; what "
             "creates publishers pins it to an instant first"
         )
-
-
-async def _assert_read(
-    subject: PublisherSubject, held: HeldShard, start: StartingPosition, expected: Sequence[Record]
-) -> None:
-    consumer = await read_shard(subject, held, start)
-    advice = f"reading was to begin {start}, and did not"
-    assert_same_records(consumer.records, expected, advice=advice)
 
 
 class RecordPublisherContract(DeliveryContract, PositionContract, ConsumerContract):
