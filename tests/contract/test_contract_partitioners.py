@@ -87,7 +87,7 @@ BROKEN = [
     (_IsAsync, "test_its_keys_are_a_pair", "it must not be async"),
     (_GivesOne, "test_its_keys_are_a_pair", "not a pair"),
     (_GivesNothing, "test_kinesis_accepts_its_keys", "1 to 256 characters, not 0"),
-    (_IsUsedUp, "test_it_is_asked_again_and_again", "used up"),
+    (_IsUsedUp, "test_kinesis_accepts_its_keys", "used up"),
     (_MakesNothing, "test_it_is_made_of_properties", "returned None"),
 ]
 

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-import pytest
-
 from kinesis_publishers.abc import RecordPublisher
 from kinesis_publishers.model import (
     Record,
@@ -141,12 +139,6 @@ async def read_shard(
     consumer = CheckingConsumer(held.shard, process)
     await subject.finish(run_to_end(await subject.publisher(held, start), consumer))
     return consumer
-
-
-def skip_unless_several(consumer: CheckingConsumer, subject: PublisherSubject) -> None:
-    """Skip what nothing is learnt about from a publisher that delivers everything at once."""
-    if sum(1 for batch in consumer.batches if len(batch)) < 2:
-        pytest.skip(f"{type(subject).__name__} delivers {len(consumer.records)} records at once")
 
 
 _ARRIVAL_SECONDS = 0.001

@@ -105,13 +105,12 @@ class ConsumerContract:
         held = await subject.hold(sample_records(_SOME))
         consumer = _Stopping(held.shard, place)
         publisher = await subject.publisher(held, TRIM_HORIZON)
-        with no_task_is_left():
-            await assert_can_be_cancelled(
-                run_to_end(publisher, consumer),
-                lambda: len(consumer.stops) > 0,
-                what=f"while the consumer is {place}",
-                clock=subject.clock,
-            )
+        await assert_can_be_cancelled(
+            run_to_end(publisher, consumer),
+            lambda: len(consumer.stops) > 0,
+            what=f"while the consumer is {place}",
+            clock=subject.clock,
+        )
         consumer.skip_unless_asked()
 
     async def test_a_later_publisher_continues(self, subject: PublisherSubject) -> None:

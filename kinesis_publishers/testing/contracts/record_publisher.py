@@ -19,14 +19,12 @@ from kinesis_publishers.testing.contracts.checking_consumer import (
     read_shard,
     run_once,
     run_to_end,
-    skip_unless_several,
 )
 from kinesis_publishers.testing.contracts.publisher_consumer import ConsumerContract
 from kinesis_publishers.testing.contracts.subjects import (
     PublisherSubject,
     assert_can_be_cancelled,
     closes_subject,
-    no_task_is_left,
     outcome_of,
     refuse_missing_fixture,
     require,
@@ -71,7 +69,8 @@ class DeliveryContract:
                 "says that the tip was reached, where a reader of the present records stops. With "
                 "records left give their distance from the tip, or None if it is not known"
             )
-        skip_unless_several(consumer, subject)
+        if sum(1 for batch in consumer.batches if len(batch)) < 2:
+            pytest.skip(f"{type(subject).__name__} delivers {delivered} records at once")
 
     async def test_a_shard_that_has_ended_stays_ended(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
@@ -97,13 +96,12 @@ class DeliveryContract:
         def is_waiting_for_more() -> bool:
             return len(consumer.records) >= _SOME and next(quiet_turns, None) is None
 
-        with no_task_is_left():
-            await assert_can_be_cancelled(
-                _read_open_shard(publisher, consumer),
-                is_waiting_for_more,
-                what="while it waits for more records",
-                clock=subject.clock,
-            )
+        await assert_can_be_cancelled(
+            _read_open_shard(publisher, consumer),
+            is_waiting_for_more,
+            what="while it waits for more records",
+            clock=subject.clock,
+        )
         assert_same_records(
             consumer.records, held.records, advice="an open shard delivers what it holds"
         )

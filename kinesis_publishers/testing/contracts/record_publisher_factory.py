@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 from collections.abc import Mapping
 
 import pytest
@@ -73,14 +72,6 @@ class RecordPublisherFactoryContract:
                 "what is expected"
             )
             assert calls == [], f"{bad} was refused, but only after the calls {calls}"
-
-    async def test_it_takes_properties_that_were_pickled(self, subject: FactorySubject) -> None:
-        held = await subject.hold(sample_records(3))
-        parsed = Properties.parse(subject.properties, complete=False)
-        travelled: Properties = pickle.loads(pickle.dumps(parsed))
-        factory = subject.factory_class.from_properties(travelled, subject.context)
-        await _assert_reads(subject, factory, held)
-        await factory.close()
 
     async def test_it_reads_many_shards_at_once(self, subject: FactorySubject) -> None:
         shards = [await subject.hold(sample_records(count)) for count in (3, 0, 5, 1)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
@@ -129,9 +130,10 @@ class FactorySubject(PublisherSubject):
         return publisher_context(clock=self.clock)
 
     def factory(self) -> RecordPublisherFactory:
-        """Return a new factory."""
+        """Return a new factory, of properties that were pickled, as on their way to a worker."""
         parsed = Properties.parse(self.properties, complete=False)
-        factory = self.factory_class.from_properties(parsed, self.context)
+        travelled: Properties = pickle.loads(pickle.dumps(parsed))
+        factory = self.factory_class.from_properties(travelled, self.context)
         self._in_use = (*self._in_use, factory)
         return factory
 
@@ -217,29 +219,30 @@ async def assert_can_be_cancelled(
     what: str,
     clock: ManualClock | None = None,
 ) -> None:
-    """Cancel ``work`` once it ``is_reached``; check that it ends at once, and as cancelled.
+    """Cancel ``work`` once it ``is_reached``; check that it ends at once, as cancelled, and whole.
 
     ``what`` says in words where it is cancelled; ``clock`` is what it sleeps on, if a test can move
     that.
     """
-    task = asyncio.get_running_loop().create_task(work)
-    try:
-        assert await _comes_true(is_reached, task, clock), (
-            f"{what}: it did not come to that within {REACHING_SECONDS:g} s: it waits for "
-            "something that never happens"
-        )
-        if task.done():
-            raise AssertionError(f"{what}: it ended with {task.result()!r} before that")
-        task.cancel()
-        await asyncio.wait([task], timeout=CANCELLING_SECONDS)
-        assert task.done(), f"{what}: it ran on after it was cancelled: let CancelledError pass"
-        assert task.cancelled(), (
-            f"{what}: cancelling it ended in {_outcome(task)} instead of CancelledError: never "
-            "swallow it, and raise nothing else in its place"
-        )
-        await let_others_run()
-    finally:
-        await _end(task)
+    with no_task_is_left():
+        task = asyncio.get_running_loop().create_task(work)
+        try:
+            assert await _comes_true(is_reached, task, clock), (
+                f"{what}: it did not come to that within {REACHING_SECONDS:g} s: it waits for "
+                "something that never happens"
+            )
+            if task.done():
+                raise AssertionError(f"{what}: it ended with {task.result()!r} before that")
+            task.cancel()
+            await asyncio.wait([task], timeout=CANCELLING_SECONDS)
+            assert task.done(), f"{what}: it ran on after it was cancelled: let CancelledError pass"
+            assert task.cancelled(), (
+                f"{what}: cancelling it ended in {_outcome(task)} instead of CancelledError: never "
+                "swallow it, and raise nothing else in its place"
+            )
+            await let_others_run()
+        finally:
+            await _end(task)
 
 
 async def _end(task: asyncio.Task[object]) -> None:
