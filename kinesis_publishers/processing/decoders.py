@@ -130,11 +130,7 @@ def _avro_and_growth(schema: dict[str, Any] | list[Any] | str) -> tuple[Decoder,
 
 def protobuf(message: type[Message]) -> Decoder:
     """Return a decoder of Protobuf messages of a generated class."""
-
-    def decode(data: bytes) -> Message:
-        return message.FromString(data)
-
-    return decode
+    return message.FromString
 
 
 def glue(

@@ -37,7 +37,6 @@ class CheckingConsumer(RecordingConsumer):
         clock: what the publisher sleeps on, if that is known.
 
     Attributes:
-        has_room: whether room has been given for a delivery that has not come yet.
         slept_with_room: for how many seconds the publisher has slept with room.
     """
 
@@ -48,9 +47,9 @@ class CheckingConsumer(RecordingConsumer):
         self._shard = shard
         self._sleeps = [] if clock is None else clock.sleeps
         self._is_busy = False
-        self._sleeps_before = 0
+        # How often it had slept when room was given for a delivery that has not come yet.
+        self._sleeps_before: int | None = None
         self._violation: AssertionError | None = None
-        self.has_room = False
         self.slept_with_room = 0.0
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
@@ -61,7 +60,6 @@ class CheckingConsumer(RecordingConsumer):
             self.release_room()
             await let_others_run()
             await super().wait_for_space(records, payload_bytes)
-        self.has_room = True
         self._sleeps_before = len(self._sleeps)
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
@@ -73,9 +71,9 @@ class CheckingConsumer(RecordingConsumer):
 
     def release_room(self) -> None:
         """Take the room back, as a delivery or the end of a run does."""
-        if self.has_room:
+        if self._sleeps_before is not None:
             self.slept_with_room += sum(self._sleeps[self._sleeps_before :])
-        self.has_room = False
+        self._sleeps_before = None
 
     def check(self) -> None:
         """Fail for what was wrong so far, also if the publisher has swallowed or wrapped it."""

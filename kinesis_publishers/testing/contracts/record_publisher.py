@@ -130,26 +130,20 @@ class DeliveryContract:
 
 
 async def _read_open_shard(publisher: RecordPublisher, consumer: CheckingConsumer) -> None:
-    turns = 0
-
-    def count() -> None:
-        nonlocal turns
-        turns += 1
-
-    runs_at_once = 0
-    while True:
-        before = turns
-        asyncio.get_running_loop().call_soon(count)
+    loop, runs_at_once = asyncio.get_running_loop(), 0
+    while runs_at_once < _MOST_RUNS_AT_ONCE:
+        turn = loop.create_future()
+        loop.call_soon(turn.set_result, None)
         result = await run_once(publisher, consumer)
         assert result is RunResult.INCOMPLETE, (
             "run() returned COMPLETE for a shard that has not ended: what arrives later is never "
             "read; return INCOMPLETE"
         )
-        runs_at_once = runs_at_once + 1 if turns == before else 0
-        assert runs_at_once < _MOST_RUNS_AT_ONCE, (
-            f"run() ended {runs_at_once} times without waiting for anything: everything else on "
-            "the event loop stands still; sleep before the service is asked again"
-        )
+        runs_at_once = 0 if turn.done() else runs_at_once + 1
+    raise AssertionError(
+        f"run() ended {runs_at_once} times without waiting for anything: everything else on the "
+        "event loop stands still; sleep before the service is asked again"
+    )
 
 
 # Where reading begins, by the place and the arrival of a record; and whether it skips that one.

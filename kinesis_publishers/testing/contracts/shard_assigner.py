@@ -52,11 +52,6 @@ class ShardAssignerContract:
         mine = await subject.mine()
         assert mine, "mine() gave nothing of the subject's shards: choose others for this test"
         assert set(mine) <= {one.key for one in subject.shards}, "mine() gave unknown shards"
-
-    async def test_it_gives_nothing_that_may_not_be_read_yet(
-        self, subject: AssignerSubject
-    ) -> None:
-        mine = await subject.mine()
         rest = [one for one in subject.shards if one.key not in mine]
         assert not set(subject.assigner.mine(rest)) & set(mine), (
             "mine() gave shards that it was not asked for: their parents are still being read"
@@ -73,27 +68,20 @@ class ShardAssignerContract:
         )
 
     async def test_what_exists_for_it_never_changes(self, subject: AssignerSubject) -> None:
+        subject.assigner.check_listing(subject.shards)
         before = [subject.assigner.reads(one) for one in subject.shards]
         await subject.mine()
         assert [subject.assigner.reads(one) for one in subject.shards] == before
 
-    async def test_its_own_listing_is_accepted(self, subject: AssignerSubject) -> None:
-        subject.assigner.check_listing(subject.shards)
-
     async def test_what_it_gave_may_be_delivered(self, subject: AssignerSubject) -> None:
-        for key in await subject.mine():
+        mine = await subject.mine()
+        for key in mine:
             assert subject.assigner.may_deliver(key), f"mine() gave {key}, may_deliver() did not"
             # Without a turn of the event loop: this is in the path of every delivery.
             waiting = subject.assigner.permission(key)
             with pytest.raises(StopIteration):
                 waiting.send(None)
-
-    async def test_it_does_not_tell_the_progress_of_what_it_gave(
-        self, subject: AssignerSubject
-    ) -> None:
-        mine = await subject.mine()
-        known = subject.assigner.known_progress()
-        assert not known.keys() & set(mine), (
+        assert not subject.assigner.known_progress().keys() & set(mine), (
             "known_progress() is that of other processes: of its own shards this one knows more"
         )
 

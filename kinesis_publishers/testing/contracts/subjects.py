@@ -237,8 +237,8 @@ async def assert_can_be_cancelled(
             await asyncio.wait([task], timeout=CANCELLING_SECONDS)
             assert task.done(), f"{what}: it ran on after it was cancelled: let CancelledError pass"
             assert task.cancelled(), (
-                f"{what}: cancelling it ended in {_outcome(task)} instead of CancelledError: never "
-                "swallow it, and raise nothing else in its place"
+                f"{what}: cancelling it ended in {task.exception() or task.result()!r} instead of "
+                "CancelledError: never swallow it, and raise nothing else in its place"
             )
             await let_others_run()
         finally:
@@ -252,11 +252,6 @@ async def _end(task: asyncio.Task[object]) -> None:
             return
         task.cancel()
         await asyncio.wait([task], timeout=0.05)
-
-
-def _outcome(task: asyncio.Task[object]) -> str:
-    error = task.exception()
-    return f"the result {task.result()!r}" if error is None else f"the error {error!r}"
 
 
 async def _comes_true(
