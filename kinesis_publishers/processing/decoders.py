@@ -13,6 +13,7 @@ import zlib
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from importlib import import_module
 from inspect import iscoroutinefunction
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -103,11 +104,7 @@ def avro(schema: dict[str, Any] | list[Any] | str) -> Decoder:
 
 
 def _avro_and_growth(schema: dict[str, Any] | list[Any] | str) -> tuple[Decoder, float]:
-    try:
-        import fastavro
-    except ModuleNotFoundError as error:
-        raise _missing(error, "avro") from None
-
+    fastavro = _imported("fastavro", extra="avro")
     names: dict[str, dict[str, Any]] = {}
     given = orjson.loads(schema) if isinstance(schema, str) else schema
     fastavro.parse_schema(given)
@@ -237,23 +234,16 @@ def _json(data: bytes) -> Any:
     return value
 
 
-def _missing(error: ModuleNotFoundError, extra: str) -> ModuleNotFoundError:
-    text = f"{error.msg}: pip install 'kinesis-publishers[{extra}]'"
-    return ModuleNotFoundError(text, name=error.name)
-
-
-def _msgpack() -> Decoder:
+def _imported(name: str, *, extra: str) -> Any:
     try:
-        import msgpack
+        return import_module(name)
     except ModuleNotFoundError as error:
-        raise _missing(error, "msgpack") from None
-
-    unpack: Decoder = msgpack.unpackb
-    return unpack
+        text = f"{error.msg}: pip install 'kinesis-publishers[{extra}]'"
+        raise ModuleNotFoundError(text, name=error.name) from None
 
 
 _BY_NAME: Final[Mapping[str, Callable[[], Decoder]]] = {
     "json": lambda: _json,
     "text": lambda: lambda data: data.decode(),
-    "msgpack": _msgpack,
+    "msgpack": lambda: _imported("msgpack", extra="msgpack").unpackb,
 }

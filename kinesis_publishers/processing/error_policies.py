@@ -49,9 +49,7 @@ class DeadLetter:
 
     put: Callable[[Record | RecordBatch, Exception], None]
     # Raises a ConfigError if records of a source cannot go there.
-    _check: Callable[[Properties], None] = field(
-        default=lambda source: None, kw_only=True, repr=False
-    )
+    _check: Callable[[Properties], None] = field(default=lambda _: None, kw_only=True, repr=False)
 
     @classmethod
     def to_file(cls, path: str | Path) -> DeadLetter:

@@ -26,7 +26,6 @@ from kinesis_publishers.testing.contracts.checking_consumer import (
 from kinesis_publishers.testing.contracts.subjects import (
     PublisherSubject,
     assert_can_be_cancelled,
-    closes_subject,
     no_task_is_left,
     outcome_of,
     require,
@@ -74,7 +73,6 @@ class _Stopping(CheckingConsumer):
             )
 
 
-@closes_subject
 class ConsumerContract:
     """The consumer decides how fast records come, and where reading continues."""
 

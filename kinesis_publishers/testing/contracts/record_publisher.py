@@ -38,7 +38,6 @@ _HALF_A_SECOND = timedelta(seconds=0.5)
 _MOST_RUNS_AT_ONCE = 100
 
 
-@closes_subject
 class DeliveryContract:
     """Each record once, in order, and the end of the shard only after the last one."""
 
@@ -163,7 +162,6 @@ _STARTS: dict[str, tuple[Callable[[SequenceNumber, datetime], StartingPosition],
 _MOST_RUNS = 100
 
 
-@closes_subject
 class PositionContract:
     """Every kind of starting position is honoured, and LATEST is refused."""
 
@@ -212,6 +210,7 @@ class PositionContract:
         )
 
 
+@closes_subject
 class RecordPublisherContract(DeliveryContract, PositionContract, ConsumerContract):
     """What every publisher owes, with any source. Override the fixture ``subject``."""
 
