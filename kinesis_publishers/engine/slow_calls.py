@@ -73,7 +73,7 @@ class SlowCalls:
             seconds = now - call.since
             if seconds >= (2 * call.told_seconds or self._after_seconds) > 0:
                 call.told_seconds = seconds
-                self._report(call, seconds, "%s has not returned for %.0f s; its shard waits (%s)")
+                self._report(call, "%s has not returned for %.0f s; its shard waits (%s)")
 
     def _note_return(self, call: _Call) -> None:
         now = self._clock.monotonic()
@@ -83,11 +83,10 @@ class SlowCalls:
         if now - self._looked_at > 2 * LOOK_SECONDS:
             call.at = call.taken()
             text += ". It has blocked the event loop: let asyncio.to_thread run what blocks."
-        self._report(call, now - call.since, text, has_returned=True)
+        self._report(call, text, has_returned=True)
 
-    def _report(
-        self, call: _Call, seconds: float, text: str, *, has_returned: bool = False
-    ) -> None:
+    def _report(self, call: _Call, text: str, *, has_returned: bool = False) -> None:
+        seconds = self._clock.monotonic() - call.since
         part = call.batch and call.batch.slice(call.at, call.at + 1)
         record = part.first_sequence_number if part else None
         place = f"record {record} of {call.shard}" if record else call.shard

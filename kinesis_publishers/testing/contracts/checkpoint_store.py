@@ -27,7 +27,7 @@ from kinesis_publishers.model import (
     StoredCheckpoint,
 )
 from kinesis_publishers.retry import RetryPolicy
-from kinesis_publishers.testing.contracts.subjects import refuse_missing_fixture
+from kinesis_publishers.testing.contracts.subjects import missing_fixture
 
 NewStore: TypeAlias = Callable[[str], CheckpointStore]
 
@@ -116,19 +116,14 @@ def _shard(number: int) -> ShardKey:
 
 
 class CheckpointStoreContract:
-    """What every store of checkpoints owes.
+    """What every store of checkpoints owes. Override the fixture ``new_store``.
 
-    Override the fixture ``new_store``. Every test needs a storage of its own, which is empty.
+    It returns a function that makes a store, not open yet, for the application of a name. All
+    stores that it makes in one test have the same storage, which is empty when the test begins;
+    each is another writer.
     """
 
-    @pytest.fixture
-    def new_store(self) -> NewStore:
-        """Return a function that makes a store, not open yet, for the application of that name.
-
-        All stores that it makes in one test have the same storage; each is another writer.
-        """
-        kind = "function from an application to a CheckpointStore"
-        refuse_missing_fixture(CheckpointStoreContract, kind, "new_store")
+    new_store = missing_fixture("function from an application to a CheckpointStore", "new_store")
 
     async def test_an_application_begins_without_checkpoints(self, new_store: NewStore) -> None:
         async with new_store("billing") as store:

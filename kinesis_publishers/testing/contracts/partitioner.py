@@ -12,7 +12,7 @@ from kinesis_publishers.abc import Partitioner
 from kinesis_publishers.config import Properties
 from kinesis_publishers.errors import InvalidRecordError
 from kinesis_publishers.producing.checking import checked_row
-from kinesis_publishers.testing.contracts.subjects import refuse_missing_fixture
+from kinesis_publishers.testing.contracts.subjects import missing_fixture
 
 
 @frozen(kw_only=True)
@@ -32,10 +32,7 @@ class PartitionerSubject:
 class PartitionerContract:
     """What every partitioner owes. Override the fixture ``subject``."""
 
-    @pytest.fixture
-    def subject(self) -> PartitionerSubject:
-        """Return a partitioner, and records that it knows."""
-        refuse_missing_fixture(PartitionerContract, "PartitionerSubject")
+    subject = missing_fixture("PartitionerSubject")
 
     def test_its_keys_are_a_pair(self, subject: PartitionerSubject) -> None:
         for payload in subject.payloads:

@@ -23,9 +23,9 @@ from kinesis_publishers.testing.contracts.subjects import (
     FactorySubject,
     HeldShard,
     closes_subject,
+    missing_fixture,
     no_task_is_left,
     outcome_of,
-    refuse_missing_fixture,
 )
 from kinesis_publishers.testing.fakes.planes import (
     FakeControlPlane,
@@ -40,10 +40,7 @@ from kinesis_publishers.testing.fakes.samples import sample_records
 class RecordPublisherFactoryContract:
     """What every factory owes, with any source of records. Override the fixture ``subject``."""
 
-    @pytest.fixture
-    def subject(self) -> FactorySubject:
-        """How to get at the factory that is tested."""
-        refuse_missing_fixture(RecordPublisherFactoryContract, "FactorySubject")
+    subject = missing_fixture("FactorySubject")
 
     async def test_its_class_can_be_named_in_the_properties(self, subject: FactorySubject) -> None:
         kind = subject.factory_class

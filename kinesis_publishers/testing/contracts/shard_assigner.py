@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.model import ChildShard, Shard, ShardKey
-from kinesis_publishers.testing.contracts.subjects import refuse_missing_fixture
+from kinesis_publishers.testing.contracts.subjects import missing_fixture
 
 _UNKNOWN = ShardKey("arn:aws:kinesis:eu-west-1:123456789012:stream/other", "shardId-000000000099")
 
@@ -43,10 +43,7 @@ class AssignerSubject:
 class ShardAssignerContract:
     """What every assigner owes. Override the fixture ``subject``."""
 
-    @pytest.fixture
-    def subject(self) -> AssignerSubject:
-        """Return an assigner, and shards to ask it for."""
-        refuse_missing_fixture(ShardAssignerContract, "AssignerSubject")
+    subject = missing_fixture("AssignerSubject")
 
     async def test_it_gives_some_of_what_may_be_read(self, subject: AssignerSubject) -> None:
         mine = await subject.mine()

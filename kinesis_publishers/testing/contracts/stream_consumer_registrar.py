@@ -15,9 +15,9 @@ from kinesis_publishers.testing import Behaviour, Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.contracts.subjects import (
     assert_can_be_cancelled,
     closes_subject,
+    missing_fixture,
     no_task_is_left,
     outcome_of,
-    refuse_missing_fixture,
     require,
 )
 from kinesis_publishers.testing.fakes.planes import publisher_context
@@ -125,10 +125,7 @@ _NEVER_SECONDS = 10**9
 class StreamConsumerRegistrarContract:
     """What every registration strategy owes. Override the fixture ``subject``."""
 
-    @pytest.fixture
-    def subject(self) -> RegistrarSubject:
-        """How to get at the registrar that is tested."""
-        refuse_missing_fixture(StreamConsumerRegistrarContract, "RegistrarSubject")
+    subject = missing_fixture("RegistrarSubject")
 
     @pytest.mark.parametrize("is_prepared", [True, False])
     async def test_each_stream_has_an_active_consumer(

@@ -157,12 +157,17 @@ REACHING_SECONDS = 10.0
 CANCELLING_SECONDS = 5.0
 
 
-def refuse_missing_fixture(contract: type, kind: str, fixture: str = "subject") -> NoReturn:
-    """Say which fixture a subclass of a contract lacks."""
-    raise NotImplementedError(
-        f"{contract.__name__} needs a fixture `{fixture}` that returns a {kind}: override it in "
-        "the class"
-    )
+def missing_fixture(kind: str, name: str = "subject") -> Any:
+    """Return a fixture that says what a subclass of a contract lacks."""
+
+    @pytest.fixture(name=name)
+    def refuse(self: object) -> NoReturn:
+        raise NotImplementedError(
+            f"{type(self).__name__} needs a fixture `{name}` that returns a {kind}: override it in "
+            "the class"
+        )
+
+    return refuse
 
 
 def closes_subject(contract: _C) -> _C:
