@@ -156,7 +156,6 @@ async def test_a_store_that_keeps_the_contract_fails_nothing() -> None:
     [
         (OverwritesAll, "test_a_stale_writer_is_refused_and_told_what_to_do"),
         (OverwritesAll, "test_of_writers_that_race_exactly_one_succeeds"),
-        (OverwritesAll, "test_a_writer_cannot_reuse_its_old_version"),
         (SwallowsRefusals, "test_a_second_writer_does_not_begin_again"),
         (RemovesAll, "test_a_checkpoint_that_has_moved_on_is_not_removed"),
         (SharesApplications, "test_applications_do_not_see_each_other"),

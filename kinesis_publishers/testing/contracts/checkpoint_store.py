@@ -189,6 +189,8 @@ class CheckpointStoreContract:
             await _save(other, 5, known)
             with pytest.raises(StaleCheckpointError) as raised:
                 await _save(stale, 9, known)
+            with pytest.raises(StaleCheckpointError):
+                await _save(other, 9, known)
             for part in ("billing", _ARN, _KEY.shard_id, "kinesis.checkpoint.application"):
                 assert part in str(raised.value)
             assert await _stored(stale) == _checkpoint(5)
@@ -199,14 +201,6 @@ class CheckpointStoreContract:
             with pytest.raises(StaleCheckpointError):
                 await _save(second, 2)
             assert await _stored(second) == _checkpoint(1)
-
-    async def test_a_writer_cannot_reuse_its_old_version(self, new_store: NewStore) -> None:
-        async with new_store("billing") as store:
-            old = await _save(store, 1)
-            await _save(store, 2, old)
-            with pytest.raises(StaleCheckpointError):
-                await _save(store, 3, old)
-            assert await _stored(store) == _checkpoint(2)
 
     async def test_of_writers_that_race_exactly_one_succeeds(self, new_store: NewStore) -> None:
         async with AsyncExitStack() as opened:

@@ -10,13 +10,9 @@ from attrs import field, frozen
 
 from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.model import ChildShard, Shard, ShardKey
-from kinesis_publishers.testing.contracts.subjects import missing_fixture
+from kinesis_publishers.testing.contracts.subjects import let_others_run, missing_fixture
 
 _UNKNOWN = ShardKey("arn:aws:kinesis:eu-west-1:123456789012:stream/other", "shardId-000000000099")
-
-
-async def _nothing() -> None:
-    """An assigner that needs no time."""
 
 
 @frozen(kw_only=True)
@@ -30,7 +26,7 @@ class AssignerSubject:
 
     assigner: ShardAssigner
     shards: Sequence[Shard]
-    settle: Callable[[], Awaitable[None]] = field(default=_nothing)
+    settle: Callable[[], Awaitable[None]] = field(default=let_others_run)
 
     async def mine(self) -> Collection[ShardKey]:
         """Return what it gives, asked as a fetcher asks."""
@@ -86,7 +82,13 @@ class ShardAssignerContract:
         # A shard may be taken away while it is being delivered.
         before = set(await subject.mine())
         subject.assigner.note_delivery(_UNKNOWN, 100)
-        subject.assigner.note_children(_UNKNOWN, [_child()])
+        child = ChildShard(
+            shard_id="shardId-000000000100",
+            parent_shard_ids=(_UNKNOWN.shard_id,),
+            starting_hash_key="0",
+            ending_hash_key="9",
+        )
+        subject.assigner.note_children(_UNKNOWN, [child])
         await subject.assigner.release([_UNKNOWN])
         assert _UNKNOWN not in subject.assigner.leaving()
         assert set(await subject.mine()) == before
@@ -101,12 +103,3 @@ class ShardAssignerContract:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-
-
-def _child() -> ChildShard:
-    return ChildShard(
-        shard_id="shardId-000000000100",
-        parent_shard_ids=(_UNKNOWN.shard_id,),
-        starting_hash_key="0",
-        ending_hash_key="9",
-    )
