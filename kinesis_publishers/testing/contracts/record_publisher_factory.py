@@ -82,8 +82,7 @@ class RecordPublisherFactoryContract:
             "create() returned the same publisher for several shards: each reads one shard"
         )
         consumers = [CheckingConsumer(held.shard) for held in shards]
-        work = asyncio.gather(*map(run_to_end, publishers, consumers))
-        await subject.finish(work)
+        await subject.finish(asyncio.gather(*map(run_to_end, publishers, consumers)))
         for held, consumer in zip(shards, consumers, strict=True):
             assert_same_records(
                 consumer.records,
