@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Final, NoReturn
+from contextlib import ExitStack, contextmanager
 
 import click
-
-_INTERRUPTED: Final = 130
 
 
 @click.command()
@@ -48,9 +45,13 @@ def demo(context: click.Context, flights: int | None, shards: int) -> None:
 
 def _run(flights: int | None, shards: int) -> int:
     # Imported here: the list of commands loads this module, and needs no client and no session.
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
     from rich.console import Console
 
     from kinesis_publishers import SystemClock
+    from kinesis_publishers.errors import KinesisPublishersError
+    from kinesis_publishers_spark.demo import DemoError
     from kinesis_publishers_spark.demo.job import run_demo
     from kinesis_publishers_spark.demo.report import Report
     from kinesis_publishers_spark.demo.session import find_java_problem, isolate_environment
@@ -63,27 +64,17 @@ def _run(flights: int | None, shards: int) -> int:
     try:
         with _ended_in_order() as check_signals:
             is_exact = run_demo(report, SystemClock(), check_signals, shards=shards, limit=flights)
+            return 0 if is_exact else 1
     except KeyboardInterrupt:
         report.say("Interrupted: everything has been stopped and removed.")
-        return _INTERRUPTED
+        return 128 + signal.SIGINT
     except ConnectionError as error:
-        # From py4j; the AWS clients raise BotoCoreErrors.
+        # From py4j; the AWS clients raise KinesisPublishersErrors.
         raise click.ClickException(
             "the demo failed: Spark's Java process is gone. Was it killed for lack of memory?"
         ) from error
-    except _expected_failures() as error:
+    except (DemoError, KinesisPublishersError, PySparkException, Py4JError) as error:
         raise click.ClickException(f"the demo failed.\n{error}") from error
-    return 0 if is_exact else 1
-
-
-def _expected_failures() -> tuple[type[Exception], ...]:
-    from botocore.exceptions import BotoCoreError, ClientError
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    from kinesis_publishers_spark.demo import DemoError
-
-    return (PySparkException, DemoError, ClientError, BotoCoreError, Py4JError)
 
 
 @contextmanager
@@ -94,21 +85,20 @@ def _ended_in_order() -> Iterator[Callable[[], None]]:
     handler raises is lost if it comes in a callback of the garbage collector, and py4j has one for
     each object of Java.
     """
-    from kinesis_publishers_spark.demo.server import handled_signals
-
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # it is under nohup
         numbers.append(signal.SIGHUP)
-    has_come = False
-
-    def interrupt(number: int, frame: object) -> NoReturn:
-        nonlocal has_come
-        has_come = True
-        raise KeyboardInterrupt
+    come: list[int] = []
 
     def check() -> None:
-        if has_come:
+        if come:
             raise KeyboardInterrupt
 
-    with handled_signals(*numbers, handler=interrupt):
+    def interrupt(number: int, frame: object) -> None:
+        come.append(number)
+        check()
+
+    with ExitStack() as stack:
+        for number in numbers:
+            stack.callback(signal.signal, number, signal.signal(number, interrupt))
         yield check

@@ -141,7 +141,7 @@ def test_an_interrupt_stops_and_removes_everything(demo: Demo) -> None:
 @pytest.mark.parametrize("flights", [300_000])
 def test_a_failure_is_reported_and_leaves_nothing_behind(demo: Demo) -> None:
     demo.wait_for("s: put ")
-    demo.kill_the_one_with("multiprocessing.spawn")
+    demo.kill_the_one_with("kinesis_publishers_spark.demo.server")
     output = demo.finish()
     assert demo.process.returncode == 1
     assert "Error: the demo failed." in output
