@@ -45,11 +45,8 @@ def demo(context: click.Context, flights: int | None, shards: int) -> None:
 
 def _run(flights: int | None, shards: int) -> int:
     # Imported here: the list of commands loads this module, and needs no client and no session.
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
     from rich.console import Console
 
-    from kinesis_publishers import SystemClock
     from kinesis_publishers.errors import KinesisPublishersError
     from kinesis_publishers_spark.demo import DemoError
     from kinesis_publishers_spark.demo.job import run_demo
@@ -63,8 +60,7 @@ def _run(flights: int | None, shards: int) -> int:
     report = Report(Console())
     try:
         with _ended_in_order() as check_signals:
-            is_exact = run_demo(report, SystemClock(), check_signals, shards=shards, limit=flights)
-            return 0 if is_exact else 1
+            return 0 if run_demo(report, check_signals, shards=shards, limit=flights) else 1
     except KeyboardInterrupt:
         report.say("Interrupted: everything has been stopped and removed.")
         return 128 + signal.SIGINT
@@ -73,7 +69,7 @@ def _run(flights: int | None, shards: int) -> int:
         raise click.ClickException(
             "the demo failed: Spark's Java process is gone. Was it killed for lack of memory?"
         ) from error
-    except (DemoError, KinesisPublishersError, PySparkException, Py4JError) as error:
+    except (DemoError, KinesisPublishersError) as error:
         raise click.ClickException(f"the demo failed.\n{error}") from error
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple, TypeAlias
 
 import orjson
-from attrs import frozen
 
 from kinesis_publishers_spark.demo import DemoError
 
@@ -26,21 +25,12 @@ _TEXT_COLUMNS: Final = frozenset({"carrier", "tailnum", "origin", "dest", "time_
 _MISSING: Final = ("", "NA")
 
 
-@frozen
-class FlightRecord:
-    """One flight as it is put into the stream.
-
-    Attributes:
-        partition_key: the tail number; see :func:`load_flights`.
-        data: a JSON object: the columns of the CSV and ``row``, the flight's place in it from 0.
-    """
-
-    partition_key: str
-    data: bytes
+FlightRecord: TypeAlias = tuple[bytes, str]
+"""One flight as it is put: a JSON object of the CSV's columns and ``row``, the flight's place in it
+from 0; and the partition key."""
 
 
-@frozen(kw_only=True)
-class CarrierDelays:
+class CarrierDelays(NamedTuple):
     """What is known about the departures of one carrier.
 
     Attributes:
@@ -53,8 +43,8 @@ class CarrierDelays:
     delay_minutes: int = 0
 
     @property
-    def mean_delay_minutes(self) -> float | None:
-        """The mean over the flights that departed."""
+    def mean_minutes(self) -> float | None:
+        """The mean delay of the flights that departed."""
         return self.delay_minutes / self.departed if self.departed else None
 
 
@@ -66,23 +56,16 @@ def load_flights(limit: int | None = None) -> list[FlightRecord]:
     """
     path = _data_directory() / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
-        rows = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
-        columns = next(rows)
-        return list(_records(columns, islice(rows, limit)))
+        rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        return [_record(number, row) for number, row in enumerate(islice(rows, limit))]
 
 
-def _records(columns: list[str], rows: Iterator[list[str]]) -> Iterator[FlightRecord]:
-    kinds = [(name, name in _TEXT_COLUMNS) for name in columns]
-    carrier, flight = columns.index("carrier"), columns.index("flight")
-    tail_number = columns.index("tailnum")
-    for number, row in enumerate(rows):
-        value: dict[str, int | str | None] = {"row": number}
-        for (name, is_text), cell in zip(kinds, row, strict=True):
-            value[name] = None if cell in _MISSING else cell if is_text else int(cell)
-        key = row[tail_number]
-        if key in _MISSING:
-            key = row[carrier] + row[flight]
-        yield FlightRecord(key, orjson.dumps(value))
+def _record(number: int, row: Mapping[str, str]) -> FlightRecord:
+    value: dict[str, int | str | None] = {"row": number}
+    for name, cell in row.items():
+        value[name] = None if cell in _MISSING else cell if name in _TEXT_COLUMNS else int(cell)
+    key = value["tailnum"] or row["carrier"] + row["flight"]
+    return orjson.dumps(value), str(key)
 
 
 def load_airlines() -> dict[str, str]:
@@ -100,82 +83,47 @@ def _data_directory() -> Path:
     return Path(spec.submodule_search_locations[0]) / "data"
 
 
-@frozen(kw_only=True)
-class Comparison:
-    """How records that were read differ from those that were put.
-
-    Attributes:
-        missing: how many of those expected never came.
-        repeated: how many came again.
-        different: how many came with other data or another partition key.
-        unknown: how many came without the number of a flight.
-    """
-
-    expected: int
-    received: int
-    missing: int
-    repeated: int
-    different: int
-    unknown: int
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether every record came exactly once and unchanged, and nothing else did."""
-        return not (self.missing or self.repeated or self.different or self.unknown)
-
-
 def compare_records(
     expected: Sequence[FlightRecord], received: Iterable[FlightRecord]
-) -> Comparison:
-    """Compare records by the number of the flight in them, which is its index in ``expected``."""
+) -> dict[str, int]:
+    """Compare records by the number of the flight in them, which is its index in ``expected``.
+
+    Returns:
+        How many of those expected never came (``missing``), came again (``repeated``), came with
+        other data or another partition key (``different``), and how many came without the number
+        of a flight (``unknown``).
+    """
+    rows = range(len(expected))
     times_seen = [0] * len(expected)
-    total = different = unknown = 0
+    different = unknown = 0
     for record in received:
-        total += 1
-        row = _row_number(record.data)
-        if row is None or not 0 <= row < len(expected):
+        try:
+            row = rows.index(orjson.loads(record[0])["row"])
+        except (ValueError, TypeError, KeyError):
             unknown += 1
             continue
         times_seen[row] += 1
         different += record != expected[row]
-    return Comparison(
-        expected=len(expected),
-        received=total,
-        missing=times_seen.count(0),
-        repeated=sum(times - 1 for times in times_seen if times > 1),
-        different=different,
-        unknown=unknown,
-    )
+    return {
+        "missing": times_seen.count(0),
+        "repeated": sum(times - 1 for times in times_seen if times > 1),
+        "different": different,
+        "unknown": unknown,
+    }
 
 
-def _row_number(data: bytes) -> int | None:
-    try:
-        value: Any = orjson.loads(data)
-    except ValueError:
-        return None
-    row = value.get("row") if isinstance(value, dict) else None
-    return row if isinstance(row, int) else None
-
-
-def summarize_flights(records: Iterable[FlightRecord]) -> dict[str, CarrierDelays]:
-    """Return what the flights say about each carrier: what Spark's result must be."""
-    sums: dict[str, CarrierDelays] = {}
-    for record in records:
-        flight = orjson.loads(record.data)
-        carrier, delay = flight["carrier"], flight["dep_delay"]
-        before = sums.get(carrier, CarrierDelays())
-        sums[carrier] = CarrierDelays(
-            flights=before.flights + 1,
-            departed=before.departed + (delay is not None),
-            delay_minutes=before.delay_minutes + (delay or 0),
-        )
-    return sums
-
-
-def compare_delays(
-    expected: Mapping[str, CarrierDelays], computed: Mapping[str, CarrierDelays]
+def find_wrong_carriers(
+    records: Iterable[FlightRecord], computed: Mapping[str, CarrierDelays]
 ) -> list[str]:
-    """Return one line for each carrier whose figures differ; they are exact integers."""
+    """Return one line for each carrier whose figures are not the exact integers of ``records``."""
+    expected: dict[str, CarrierDelays] = {}
+    for data, _ in records:
+        flight = orjson.loads(data)
+        carrier, delay = flight["carrier"], flight["dep_delay"]
+        flights, departed, minutes = expected.get(carrier, CarrierDelays())
+        expected[carrier] = CarrierDelays(
+            flights + 1, departed + (delay is not None), minutes + (delay or 0)
+        )
     return [
         f"{carrier}: expected {expected.get(carrier)}, Spark computed {computed.get(carrier)}"
         for carrier in sorted(expected.keys() | computed.keys())

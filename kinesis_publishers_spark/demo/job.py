@@ -3,97 +3,85 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
 
-from attrs import evolve, frozen
+import orjson
+import pyarrow.parquet as pq
+from attrs import define, field, frozen
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
+from kinesis_publishers import SystemClock
+from kinesis_publishers.config import ProducerConfig
+from kinesis_publishers.errors import RecordsNotWrittenError
+from kinesis_publishers.producing import BlockingProducer
 from kinesis_publishers_spark.demo import DemoError
 from kinesis_publishers_spark.demo.flights import (
+    CarrierDelays,
     FlightRecord,
-    compare_delays,
     compare_records,
+    find_wrong_carriers,
     load_airlines,
     load_flights,
-    summarize_flights,
 )
-from kinesis_publishers_spark.demo.loader import Loader, start_loader
-from kinesis_publishers_spark.demo.query import (
-    ReadProgress,
-    compute_delays,
-    read_records,
-    read_result,
-    start_query,
-)
-from kinesis_publishers_spark.demo.report import ReadFigures, Report
 from kinesis_publishers_spark.demo.server import serve_stream
 from kinesis_publishers_spark.demo.session import open_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kinesis_publishers import Clock
+    from kinesis_publishers_spark.demo.report import Report
 
 _STREAM: Final = "flights"
-_POLL_SECONDS: Final = 0.5
+_CLOCK: Final = SystemClock()
+_POLL_SECONDS: Final = 0.2
+# What is put at once; between two portions it is seen how far the query is.
+_PORTION_RECORDS: Final = 20_000
+# The local Kinesis of the demo limits reading alone.
+_NO_LIMIT: Final = {ProducerConfig.rate_percent.full_key: 100_000}
 # Starting Python workers takes seconds, tens of them on a busy machine.
 _START_SECONDS: Final = 150.0
 # Longer than anything waits in the query: a stream that is quiet for so long has no more records.
 _STALL_SECONDS: Final = 30.0
-_PREFIX: Final = "kinesis-publishers-demo-"
 
 
 def run_demo(
-    report: Report,
-    clock: Clock,
-    check_signals: Callable[[], None],
-    *,
-    shards: int,
-    limit: int | None,
+    report: Report, check_signals: Callable[[], None], *, shards: int, limit: int | None
 ) -> bool:
     """Run the demo and say whether what Spark read is exactly what was put.
 
-    It leaves no process and no file behind, however it ends.
-
-    Args:
-        report: where it says what it does.
-        clock: the time.
-        check_signals: called time and again; it raises to end the demo.
-        shards: how many shards the stream has.
-        limit: how many flights to put; ``None`` for all.
+    It leaves no process and no file behind, however it ends. It calls ``check_signals`` time and
+    again, which raises to end it. ``limit`` is how many flights to put; ``None`` for all.
 
     Raises:
-        DemoError: the query failed, or ended before it was stopped.
+        DemoError: Spark failed, or the query ended before it was stopped.
+        KinesisPublishersError: the flights cannot be put.
     """
     with ExitStack() as stack:
         stack.enter_context(report)
         # A worker that is being killed may still be writing.
-        temporary = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
+        temporary = tempfile.TemporaryDirectory(
+            prefix="kinesis-publishers-demo-", ignore_cleanup_errors=True
+        )
         directory = Path(stack.enter_context(temporary))
         report.say("Reading the flights, starting a local Kinesis and Spark ...")
         flights = load_flights(limit)
         properties = stack.enter_context(serve_stream(_STREAM, shards))
         report.begin("starting Spark")
-        spark = stack.enter_context(open_session(directory))
-        report.say(
-            f"Spark {spark.version} reads the stream {_STREAM!r} with {shards} shards at "
-            f"{properties['aws.endpoint']} while {len(flights):,} flights are put into it ..."
-        )
-        job = _Job(
-            spark=spark,
-            directory=directory,
-            flights=flights,
-            report=report,
-            clock=clock,
-            check_signals=check_signals,
-        )
         try:
+            spark = stack.enter_context(open_session(directory))
+            report.say(
+                f"Spark {spark.version} reads the stream {_STREAM!r} with {shards} shards at "
+                f"{properties['aws.endpoint']} while {len(flights):,} flights are put into it ..."
+            )
+            job = _Job(spark, directory, flights, report, check_signals)
             job.read(properties)
             return job.verify()
         except (PySparkException, Py4JError) as error:
@@ -103,7 +91,7 @@ def run_demo(
             raise DemoError(text) from None
 
 
-@frozen(kw_only=True, eq=False)
+@frozen(eq=False)
 class _Job:
     """Reads the stream while it is filled, then compares."""
 
@@ -111,86 +99,162 @@ class _Job:
     directory: Path
     flights: Sequence[FlightRecord]
     report: Report
-    clock: Clock
     check_signals: Callable[[], None]
 
     def read(self, properties: Mapping[str, str]) -> None:
         """Put all records and wait until the query has read them, or nothing more comes."""
-        query = start_query(self.spark, properties, self.directory)
+        query = self._start_query(properties)
         try:
             # Not before the query reads: otherwise everything would be there when it begins.
             self._wait_for_first_trigger(query)
-            with start_loader(properties, self.flights) as (loader, loading):
-                self._say_rate(self._follow(query, loader, loading))
+            producer = BlockingProducer.from_properties({**properties, **_NO_LIMIT})
+            try:
+                self._put_and_follow(producer, query)
+            finally:
+                # What is left when something else has failed is of no use.
+                with suppress(RecordsNotWrittenError):
+                    producer.close(timeout_seconds=0)
             # Records after the last expected one must be found as well.
             query.processAllAvailable()
         finally:
             query.stop()
 
+    def _start_query(self, properties: Mapping[str, str]) -> StreamingQuery:
+        """Start reading the stream from its beginning into Parquet files."""
+        flight = F.from_json(F.col("data").cast("string"), "carrier string, dep_delay int")
+        return (
+            self.spark.readStream.format("kinesis")
+            .options(**properties)
+            .option("kinesis.stream.initpos", "TRIM_HORIZON")
+            .load()
+            .select("data", "partitionKey", flight.alias("flight"))
+            # Spark's file sink lists the files of each micro-batch in a log of its own: what a task
+            # wrote before it failed is not part of the result.
+            .writeStream.format("parquet")
+            .option("path", str(self.directory / "result"))
+            .option("checkpointLocation", str(self.directory / "checkpoint"))
+            .start()
+        )
+
     def _wait_for_first_trigger(self, query: StreamingQuery) -> None:
-        deadline = self.clock.monotonic() + _START_SECONDS
+        deadline = _CLOCK.monotonic() + _START_SECONDS
         while query.lastProgress is None:
-            if self._has_ended(query) or self.clock.monotonic() > deadline:
+            self._wait_a_moment(query)
+            if _CLOCK.monotonic() > deadline:
                 raise DemoError("The query did not begin to read.")
 
-    def _follow(self, query: StreamingQuery, loader: Loader, loading: Future[None]) -> ReadFigures:
+    def _put_and_follow(self, producer: BlockingProducer, query: StreamingQuery) -> None:
         progress = ReadProgress()
-        started = last_change = self.clock.monotonic()
-        figures = ReadFigures(total=len(self.flights))
-        while not (loading.done() and figures.is_complete):
-            if self._has_ended(query):
-                raise DemoError("The query ended before it had read everything.")
-            if loading.done():
-                loading.result()
+        total = len(self.flights)
+        started = last_change = _CLOCK.monotonic()
+        handed = put = read = 0
+        elapsed = 0.0
+        while put < total or read < total:
+            # The buffer must have room: who waits for it does not see that the query has failed.
+            if producer.pending_records < _PORTION_RECORDS:
+                portion = self.flights[handed : handed + _PORTION_RECORDS]
+                producer.put_many(portion)
+                handed += len(portion)
+            self._wait_a_moment(query)
             progress.observe(query.recentProgress)
-            now = self.clock.monotonic()
-            if progress.rows != figures.read or not loading.done():
+            now = _CLOCK.monotonic()
+            if put < total or progress.rows != read:
                 last_change = now
             elif now - last_change > _STALL_SECONDS:
                 self.report.say(f"Nothing more came for {_STALL_SECONDS:.0f} s.")
                 break
-            figures = evolve(
-                figures,
-                put=loader.put,
-                read=progress.rows,
-                elapsed_seconds=now - started,
-                lag_seconds=self._lag_seconds(progress, loader.put, now - started),
+            put, read, elapsed = handed - producer.pending_records, progress.rows, now - started
+            if put == total:
+                producer.flush()  # It says whether records have been given up.
+            self.report.show_progress(
+                total=total,
+                put=put,
+                read=read,
+                elapsed_seconds=elapsed,
+                lag_seconds=progress.lag_seconds(put, elapsed),
             )
-            self.report.show_progress(figures)
-        return figures
-
-    def _has_ended(self, query: StreamingQuery) -> bool:
-        """Wait a moment; raise the error with which the query failed, if it did."""
-        self.check_signals()
-        # Fractions of a second work, the annotation does not say so.
-        return bool(query.awaitTermination(_POLL_SECONDS))  # type: ignore[arg-type]
-
-    def _lag_seconds(self, progress: ReadProgress, put: int, elapsed: float) -> float | None:
-        """Return the lag now: a report is as old as the micro-batch that Spark works on."""
-        if progress.read_until is None:
-            return None
-        age = (self.clock.now() - progress.read_until).total_seconds()
-        # No record is older than the loader.
-        return min(age, elapsed) if progress.rows < put else 0.0
-
-    def _say_rate(self, figures: ReadFigures) -> None:
-        put = sum(len(flight.data) for flight in self.flights)
-        megabytes = put * figures.read / figures.total / 1e6
+        bytes_read = sum(len(data) for data, _ in self.flights) * read / total
         self.report.say(
-            f"Read {figures.read:,} records in {figures.elapsed_seconds:.1f} s, counted from the "
-            f"first one put: {figures.records_per_second:,.0f} records/s, "
-            f"{megabytes / figures.elapsed_seconds:.1f} MB/s. "
+            f"Read {read:,} records in {elapsed:.1f} s, counted from the first one put: "
+            f"{read / elapsed:,.0f} records/s, {bytes_read / elapsed / 1e6:.1f} MB/s. "
             "(AWS's limit on reading, 2 MiB/s for each shard, is kept.)"
         )
+
+    def _wait_a_moment(self, query: StreamingQuery) -> None:
+        """Raise the error with which the query failed, if it did."""
+        self.check_signals()
+        # Fractions of a second work, the annotation does not say so.
+        if query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
+            raise DemoError("The query ended before it had read everything.")
 
     def verify(self) -> bool:
         """Compare every record, and the figures that Spark computes, with the CSV."""
         self.check_signals()
         self.report.begin("comparing")
-        result = read_result(self.spark, self.directory)
-        delays = compute_delays(result)
+        result = self.spark.read.parquet(str(self.directory / "result"))
+        delays = _compute_delays(result)
         self.report.show_delays(delays, load_airlines())
-        comparison = compare_records(self.flights, read_records(result))
-        wrong_carriers = compare_delays(summarize_flights(self.flights), delays)
-        self.report.show_comparison(comparison, wrong_carriers)
-        return comparison.is_exact and not wrong_carriers
+        faults = compare_records(self.flights, _read_records(result))
+        wrong_carriers = find_wrong_carriers(self.flights, delays)
+        self.report.show_comparison(len(self.flights), faults, wrong_carriers)
+        return not any(faults.values()) and not wrong_carriers
+
+
+@define
+class ReadProgress:
+    """What the progress reports of a query say, taken together.
+
+    Attributes:
+        rows: how many records the finished micro-batches had.
+        read_until: what arrived earlier is in finished micro-batches; ``None`` before it is known.
+    """
+
+    read_until: datetime | None = None
+    _rows_by_batch: dict[int, int] = field(factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return sum(self._rows_by_batch.values())
+
+    def observe(self, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Take in reports, oldest first; one that was seen before changes nothing."""
+        for report in reports:
+            source = report["sources"][0]
+            # A report about an idle trigger carries the number of the batch that comes next.
+            batch = report["batchId"]
+            rows = int(source["numInputRows"])
+            self._rows_by_batch[batch] = max(rows, self._rows_by_batch.get(batch, 0))
+            lag: dict[str, int] = {}
+            with suppress(orjson.JSONDecodeError):
+                lag = orjson.loads(source["latestOffset"] or "{}")
+            # Spark before 4.2 shows an offset there, and not always as JSON.
+            if "bufferedRecords" in lag:
+                # Otherwise the micro-batch has everything that had come when it was planned.
+                has_more = lag["bufferedRecords"] or lag.get("maxMillisBehindLatest")
+                left = timedelta(milliseconds=lag.get("maxLagMillis", 0) if has_more else 0)
+                self.read_until = datetime.fromisoformat(report["timestamp"]) - left
+
+    def lag_seconds(self, put: int, elapsed_seconds: float) -> float | None:
+        """Return the lag now: a report is as old as the micro-batch that Spark works on."""
+        if self.read_until is None:
+            return None
+        age = (_CLOCK.now() - self.read_until).total_seconds()
+        # No record is older than the first one that was put.
+        return min(age, elapsed_seconds) if self.rows < put else 0.0
+
+
+def _compute_delays(result: DataFrame) -> dict[str, CarrierDelays]:
+    """Return what the query's result says about each carrier, computed by Spark."""
+    delay = F.col("flight.dep_delay")
+    figures = result.groupBy("flight.carrier").agg(
+        F.count(F.lit(1)), F.count(delay), F.coalesce(F.sum(delay), F.lit(0))
+    )
+    return {str(carrier): CarrierDelays(*each) for carrier, *each in figures.collect()}
+
+
+def _read_records(result: DataFrame) -> Iterator[FlightRecord]:
+    """Yield every record in the query's result, byte for byte; not through Spark's own reader."""
+    for url in result.inputFiles():
+        with pq.ParquetFile(unquote(urlsplit(url).path)) as file:
+            for batch in file.iter_batches(columns=["data", "partitionKey"]):
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from kinesis_publishers import SystemClock
 from kinesis_publishers_spark.demo import job
 from kinesis_publishers_spark.demo.report import Report
 
@@ -25,5 +24,5 @@ def test_every_flight_arrives_once_and_unchanged(
     monkeypatch.setattr(job, "open_session", lambda _: nullcontext(spark))
     shown = io.StringIO()
     report = Report(Console(file=shown, width=200))
-    assert job.run_demo(report, SystemClock(), lambda: None, shards=2, limit=500)
+    assert job.run_demo(report, lambda: None, shards=2, limit=500)
     assert "missing 0, repeated 0, different 0, unknown 0." in shown.getvalue()

@@ -28,7 +28,7 @@ def test_a_signal_that_a_callback_of_the_garbage_collector_swallows_ends_it_too(
 ) -> None:
     swallowed = []
 
-    def run(report: object, clock: object, check_signals: Callable[[], None], **_: int) -> bool:
+    def run(report: object, check_signals: Callable[[], None], **_: int) -> bool:
         check_signals()
         one = _JavaObject()
         reference = weakref.ref(one, lambda _: signal.raise_signal(number))

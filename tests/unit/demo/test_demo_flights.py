@@ -8,16 +8,13 @@ import orjson
 import pytest
 
 from kinesis_publishers_spark.demo import DemoError
-from kinesis_publishers_spark.demo.flights import (
-    load_airlines,
-    load_flights,
-)
+from kinesis_publishers_spark.demo.flights import load_airlines, load_flights
 
 
 def test_the_first_flight_has_every_column_of_the_csv() -> None:
-    (first,) = load_flights(1)
-    assert first.partition_key == "N14228"
-    assert orjson.loads(first.data) == {
+    ((data, partition_key),) = load_flights(1)
+    assert partition_key == "N14228"
+    assert orjson.loads(data) == {
         "row": 0,
         "year": 2013,
         "month": 1,
@@ -42,22 +39,22 @@ def test_the_first_flight_has_every_column_of_the_csv() -> None:
 
 
 def test_flights_are_numbered_in_their_order() -> None:
-    rows = [orjson.loads(flight.data)["row"] for flight in load_flights(500)]
+    rows = [orjson.loads(data)["row"] for data, _ in load_flights(500)]
     assert rows == list(range(500))
 
 
 def test_a_flight_without_a_tail_number_is_keyed_by_carrier_and_number() -> None:
     without = [
-        (flight.partition_key, value)
-        for flight in load_flights(2000)
-        if (value := orjson.loads(flight.data))["tailnum"] is None
+        (partition_key, value)
+        for data, partition_key in load_flights(2000)
+        if (value := orjson.loads(data))["tailnum"] is None
     ]
     assert without
     assert all(key == f"{value['carrier']}{value['flight']}" for key, value in without)
 
 
 def test_every_carrier_has_a_name() -> None:
-    carriers = {orjson.loads(flight.data)["carrier"] for flight in load_flights(20_000)}
+    carriers = {orjson.loads(data)["carrier"] for data, _ in load_flights(20_000)}
     assert carriers <= load_airlines().keys()
 
 
