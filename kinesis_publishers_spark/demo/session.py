@@ -74,8 +74,8 @@ def open_session(directory: Path) -> Iterator[SparkSession]:
         # PySpark's handler of interrupts calls the JVM, out of the very call to the JVM that it
         # interrupts.
         signal.signal(signal.SIGINT, on_interrupt)
-        # py4j writes a traceback to the root logger when a call is interrupted.
-        logging.basicConfig(handlers=[logging.NullHandler()])
+        # py4j writes a traceback to the root logger itself when a call is interrupted.
+        logging.getLogger().addFilter(lambda record: "KeyboardInterrupt" not in str(record.msg))
         register(spark)
         yield spark
 
