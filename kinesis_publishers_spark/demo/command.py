@@ -61,9 +61,9 @@ def _run(flights: int | None, shards: int) -> int:
     try:
         with _ended_in_order() as check_signals:
             return 0 if run_demo(report, check_signals, shards=shards, limit=flights) else 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         report.say("Interrupted: everything has been stopped and removed.")
-        return 128 + signal.SIGINT
+        return 128 + next(iter(interrupt.args), signal.SIGINT)
     except ConnectionError as error:
         # From py4j; the AWS clients raise KinesisPublishersErrors.
         raise click.ClickException(
@@ -88,7 +88,7 @@ def _ended_in_order() -> Iterator[Callable[[], None]]:
 
     def check() -> None:
         if come:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(come[0])
 
     def interrupt(number: int, frame: object) -> None:
         come.append(number)
