@@ -168,3 +168,7 @@ def test_pages_name_the_wheel_of_this_version() -> None:
     texts = [path.read_text("utf-8") for path in (_ROOT / "README.md", *_ROOT.glob("docs/*.md"))]
     named = {found for text in texts for found in re.findall(r"publishers-(\d[\d.]*)-py3", text)}
     assert named == {_SETUP["metadata"]["version"]}
+    # No index has the package: an extra adds to what a checkout or a wheel has installed.
+    assert not [
+        text for text in texts if re.search(r"pip install [\"']?kinesis-publishers(?!\[)", text)
+    ]
