@@ -31,6 +31,7 @@ from kinesis_publishers.errors import ClosedError, ConfigError
 
 _T = TypeVar("_T")
 _THREADS = 4
+_STRATEGY = "RecordDistributionStrategy"
 _SENT_AT = "kinesis_publishers.sent_at"
 _REGION = r"[a-z]+(-[a-z]+)+-[0-9]+"
 _PROXY = r"(?i)((https?:)?//)?([^\s/?#\[\]]*@)?(\[[0-9a-f:]+\]|[^\s/?#@:]+)(:[0-9]{1,5})?/?"
@@ -100,6 +101,10 @@ async def open_aio_client(
 
 def _check_way_to(client: Any) -> None:
     """Refuse what no call of a client can reach, before the network is blamed for it."""
+    if client.meta.service_model.service_name == "kinesis":
+        # A botocore that does not know it yet drops it from answers.
+        summary = client.meta.service_model.shape_for("StreamDescriptionSummary")
+        summary._shape_model["members"].setdefault(_STRATEGY, {"shape": "StreamStatus"})
     region, url = str(client.meta.region_name), urlsplit(client.meta.endpoint_url)
     host, variable = url.hostname or "", f"{url.scheme.upper()}_PROXY"
     if host.endswith(AWS_DOMAINS) and not re.fullmatch(_REGION, region):

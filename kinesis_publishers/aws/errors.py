@@ -36,11 +36,9 @@ from kinesis_publishers.errors import (
 # What reading an answer raises that is JSON but not AWS's (RuntimeError: botocore's timestamps).
 UNREADABLE = (AttributeError, TypeError, ValueError, LookupError, OverflowError, RuntimeError)
 _ENDPOINT_ADVICE = "check the endpoint and the proxy"
-_CONNECTION_ADVICE = (
-    "check the address (aws.region, aws.endpoint or that of the checkpoint store), DNS and the "
-    "proxy"
-)
-_HERE_ADVICE = "nothing listens there: check aws.endpoint, or start `kinesis-publishers local`"
+_CONNECTION_ADVICE = "check aws.region, aws.endpoint (or the checkpoint store's), DNS and the proxy"
+_HERE_ADVICE = "nothing listens there: start what serves it, as `kinesis-publishers local`"
+_UNTRUSTED = re.compile(r"(?i)certificate.verify.failed|SSLCertVerificationError")
 _HERE = re.compile(r"//(127\.|localhost|\[::1\])")
 _NO_CREDENTIALS = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or aws.credentials.provider; "
@@ -198,7 +196,7 @@ def map_error(
     elif isinstance(error, botocore_errors.EndpointConnectionError):
         advice = _HERE_ADVICE if _HERE.search(said) else _CONNECTION_ADVICE
         problem = f"no connection: {advice} ({said})"
-    elif "certificate" in said.lower():
+    elif _UNTRUSTED.search(said):
         problem = f"the certificate is not trusted: {_CERTIFICATE_ADVICE} ({code}: {said})"
     elif isinstance(error, (ResponseParserError, UnicodeDecodeError)):
         kind, code = MalformedResponseError, "MalformedResponse"

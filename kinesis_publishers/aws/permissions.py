@@ -23,6 +23,7 @@ from kinesis_publishers.errors import (
 if TYPE_CHECKING:
     from kinesis_publishers.aws.control_plane import CallingControlPlane
 
+_WOULD_SUCCEED = "DryRunOperationException"
 Verdict = Literal["allowed", "denied", "not provable"]
 
 
@@ -90,12 +91,19 @@ class PermissionProof:
 
     async def _try_dry(self, operation: str, where: str, **request: Any) -> None:
         """Try a call with effects, unless an emulator that knows no DryRun would make it."""
+        reason = "the service does not know DryRun"
         try:
             await self._plane.ask("GetShardIterator", where, DryRun=True, **self._start)
-        except ServiceError:
-            await self._try(operation, where, DryRun=True, **request)
-        else:
-            self._note(operation, where, "the service does not know DryRun")
+        except (ConnectionFailedError, CredentialsError):
+            raise
+        except ServiceError as error:
+            is_denied = isinstance(error, AccessDeniedError | EncryptionKeyError)
+            if is_denied or error.code == _WOULD_SUCCEED:
+                await self._try(operation, where, DryRun=True, **request)
+                return
+            # It says nothing of DryRun, as a refused rate.
+            reason = str(error)
+        self._note(operation, where, reason)
 
     async def _try(self, operation: str, where: str, **request: Any) -> dict[str, Any]:
         """Make a call and note what that proves; return its answer, empty after a refusal."""
@@ -111,7 +119,7 @@ class PermissionProof:
         except ConsumerNotFoundError:
             pass  # Who may not call is not told what exists.
         except ServiceError as error:
-            if error.code != "DryRunOperationException":
+            if error.code != _WOULD_SUCCEED:
                 verdict, reason = "not provable", str(error)
         self._note(operation, where, reason, verdict)
         return answer

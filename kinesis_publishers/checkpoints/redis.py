@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, Self, TypeVar
 
 from redis import RedisError
@@ -175,7 +176,9 @@ class RedisCheckpointStore(VersionedStore):
 
     async def _disconnect(self) -> None:
         if self._client is not None:
-            await self._client.aclose()
+            # A server that has vanished does not say goodbye.
+            with suppress(*_ERRORS):
+                await self._client.aclose()
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         found: Any = await self._call(lambda: self._client.hgetall(self._key))

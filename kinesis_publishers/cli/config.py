@@ -147,8 +147,11 @@ def _check(content: bytes, *, name: str, partial: bool, permissions: str | None)
     values = () if errors else tuple(_value_rows(properties))
     proved: tuple[Permission, ...] = ()
     if permissions is not None and not errors:
-        proved = run_until_signal(lambda: _prove(properties, permissions))
-        errors = [one.reason for one in proved if one.verdict == "denied"]
+        try:
+            proved = run_until_signal(lambda: _prove(properties, permissions))
+        except KinesisPublishersError as error:
+            errors.append(str(error))
+        errors += [one.reason for one in proved if one.verdict == "denied"]
     return _Findings(tuple(errors), ineffective_keys(properties), values, proved)
 
 

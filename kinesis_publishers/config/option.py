@@ -34,7 +34,7 @@ MASK: Final = "***"
 
 _LONGEST_SHOWN: Final = 200
 # A URL may carry a password in front of its host, even one with characters that it must escape.
-_URL_CREDENTIALS: Final = r"(?<=://)[^\s'\"]*@"
+_URL_CREDENTIALS: Final = r"(?<=://)(?:[^/?#\s]*|[^\s'\"]*)@"
 
 
 class Namespace(Enum):

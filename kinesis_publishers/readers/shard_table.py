@@ -82,6 +82,8 @@ class ShardTable:
         self.latest_at: datetime | None = None
         self.left: dict[ShardKey, ShardProgress] = {}
         self._left_out: dict[str, StreamProgress] = {}
+        # All shards of the streams that were not read before.
+        self._begun: list[Shard] = []
 
     def renewed(self) -> ShardTable:
         """Return one that is not prepared, and continues where this one is."""
@@ -107,6 +109,10 @@ class ShardTable:
         for identity in self.identities.values():
             await self._prepare_stream(identity, now)
             self._report_prepared(identity.arn, now)
+        initial = self._services.initial_shards
+        named = [key for key, one in initial.items() if not one.is_ended]
+        # A stream that was read before has its own positions.
+        self._services.data_loss.check_named(named, self._begun)
 
     def _report_prepared(self, stream_arn: str, now: datetime) -> None:
         shards = sum(key.stream_arn == stream_arn for key in self.progress)
@@ -161,8 +167,29 @@ class ShardTable:
         self._services.assigner.check_listing(listed)
         self._add_listed(listed, initial=None, known=known)
         for key in gone_shards((key for key in known if not known[key].is_ended), listed):
+            if self._is_left(key, listed):
+                del self.progress[key]
+                continue
             self._services.data_loss.report_unread(key, known[key])
             self.progress[key] = known[key].ended()
+
+    def _is_left(self, key: ShardKey, listed: Iterable[Shard]) -> bool:
+        """Say whether an earlier run left out a shard that is gone, as this one would.
+
+        Whoever leaves out all of its children leaves the shard out, too: others read it.
+        """
+        children = [one for one in listed if key in one.parent_keys]
+        is_left = bool(children) and not any(map(self._services.assigner.reads, children))
+        if is_left:
+            self._warn_of_left(key)
+        return is_left
+
+    def _warn_of_left(self, key: ShardKey) -> None:
+        _LOGGER.warning(
+            "%s has left the retention. This reader leaves it out, and does not know whether "
+            "another one has read it to its end.",
+            key,
+        )
 
     async def _begin_stream(self, identity: StreamIdentity, now: datetime) -> None:
         services = self._services
@@ -171,8 +198,7 @@ class ShardTable:
         since = None if services.initial_shards else initial.position.timestamp
         listed = await services.discovery.list_shards(identity.arn, since=since)
         services.assigner.check_listing(listed)
-        named = [key for key, one in services.initial_shards.items() if not one.is_ended]
-        services.data_loss.check_named(named, listed)
+        self._begun += listed
         known = {
             shard.key: pinned_progress(services.initial_shards[shard.shard_id], now)
             for shard in listed
@@ -207,6 +233,12 @@ class ShardTable:
                 progress = self.progress.pop(key, None)
                 if progress is not None and not (progress.is_ended or key in given_up):
                     self._services.data_loss.report_unread(key, progress)
+            others = [k for k in self.others if k.stream_arn == arn]
+            for key in gone_shards(others, listed):
+                del self.others[key]
+                progress = self.left.pop(key, None)
+                if progress is not None and not progress.is_ended:
+                    self._warn_of_left(key)
             self._add_listed(listed, initial=None)
 
     def add_children(self, stream_arn: str, children: Iterable[ChildShard]) -> None:

@@ -18,7 +18,7 @@ from kinesis_publishers.cli.shared.event_loop import INTERRUPTED
 from kinesis_publishers.cli.shared.groups import SuggestingGroup
 from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
 from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
-from kinesis_publishers.errors import ConfigError, ConfigErrors, KinesisPublishersError
+from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError, MissingOptionError
 
 _DEBUG = "kinesis_publishers.cli.debug"
 # Errors of writing, or of a terminal that has gone.
@@ -60,8 +60,9 @@ class CleanCommand(click.Command):
             error.message = shown_lines(error.message)  # type: ignore[misc]
             raise
         except KinesisPublishersError as error:
-            # Without a file, whatever is wrong stands on the command line.
-            is_usage = isinstance(error, ConfigError) and not ctx.params.get("config")
+            # Without a file, what is wrong with the properties stands on the command line.
+            is_config = isinstance(error, ConfigErrors | MissingOptionError)
+            is_usage = is_config and not ctx.params.get("config")
             kind = click.UsageError if is_usage else click.ClickException
             raise _message(ctx, _in_words_of(ctx, error), kind) from error
         except OSError as error:

@@ -25,6 +25,8 @@ from kinesis_publishers.registration import create_registrar
 _STARTS_PER_SECOND = 10
 # For the subscriptions that are about to connect, looking up names, and all other parts.
 _SPARE_DESCRIPTORS = 64
+# Others may need many for a moment.
+_LOOKS = 5
 
 
 class FanOutRecordPublisherFactory(RecordPublisherFactory):
@@ -73,25 +75,35 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
 
     async def _check_descriptors(self, shard: Shard) -> None:
         """Raise the limit of file descriptors before a subscription finds none."""
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        try:
-            used = os.open(os.devnull, os.O_RDONLY)  # the lowest number that is free
-            os.close(used)
-        except OSError:
-            used = soft
-        if soft == resource.RLIM_INFINITY or used + _SPARE_DESCRIPTORS < soft:
-            return
-        most = 2 * soft if hard == resource.RLIM_INFINITY else min(2 * soft, hard)
-        if most > soft:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-            return
-        shards = len(await self._context.control_plane.list_shards(shard.stream_arn))
+        for _ in range(_LOOKS):
+            used, most = _used_and_most_descriptors()
+            if used + _SPARE_DESCRIPTORS < most:
+                return
+            await self._context.clock.sleep(1.0)
+        listed = await self._context.control_plane.list_shards(shard.stream_arn)
+        shards = sum(not one.is_closed for one in listed)
         raise ConfigError(
-            f"{shard.stream_arn} has {shards} shards, for each of which fan-out has a connection, "
-            f"and this process may open {hard} files, of which it has {used}: set ulimit -n, with "
-            f"its hard limit, to {used + shards + _SPARE_DESCRIPTORS}, divide the shards among "
-            "workers, or read with kinesis.stream.recordpublisher = POLLING."
+            f"{shard.stream_arn} has {shards} open shards, for each of which fan-out has a "
+            f"connection, and this process may open {most} files, of which it has {used}: set "
+            f"ulimit -n, with its hard limit, to {used + shards + _SPARE_DESCRIPTORS} or less, "
+            "divide the shards among workers, or read with kinesis.stream.recordpublisher=POLLING."
         )
 
     async def close(self) -> None:
         await self._registrar.close()
+
+
+def _used_and_most_descriptors() -> tuple[int, float]:
+    """Return how many files are open, and how many may be, once that limit is raised."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        used = os.open(os.devnull, os.O_RDONLY)  # the lowest number that is free
+        os.close(used)
+    except OSError:
+        used = soft
+    if soft == resource.RLIM_INFINITY:
+        return used, math.inf
+    if used + _SPARE_DESCRIPTORS >= soft:
+        soft = 2 * soft if hard == resource.RLIM_INFINITY else min(2 * soft, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return used, soft

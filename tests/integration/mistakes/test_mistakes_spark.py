@@ -106,7 +106,7 @@ _PROGRAMS = {
         "orders(endpointUrl='http://127.0.0.1:1')",
         (
             "RetriesExhaustedError: DescribeStreamSummary of orders: no connection: nothing listens "
-            "there: check aws.endpoint, or start `kinesis-publishers local` (Could not "
+            "there: start what serves it, as `kinesis-publishers local` (Could not "
             'connect to the endpoint URL: "http://127.0.0.1:1/"). DescribeStreamSummary failed N times '
             "in N s, the last time with EndpointConnectionError. The service has not answered once: "
             "set kinesis.retry.outagemillis to wait longer for it."

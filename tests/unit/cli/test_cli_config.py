@@ -246,10 +246,26 @@ def test_what_a_consumer_needs_is_not_known_before_it_exists(run: RunCommand) ->
     assert proved(run, EFO + given, "read")[1]["allowed"] == [*READ, "SubscribeToShard"]
 
 
-def test_nothing_is_written_where_a_dry_run_is_not_known(run: RunCommand) -> None:
-    run.server.add_fault(Fault("GetShardIterator", "body", message='{"ShardIterator": "a"}'))
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("GetShardIterator", "body", message='{"ShardIterator": "a"}'),
+        Fault("GetShardIterator", "throttle"),
+    ],
+    ids=["unknown", "throttled"],
+)
+def test_nothing_is_written_where_a_dry_run_is_not_known(run: RunCommand, fault: Fault) -> None:
+    run.server.add_fault(fault)
     assert proved(run, "", "write")[1]["not provable"] == ["PutRecords"]
     assert not run.server.calls("PutRecords")
+
+
+def test_what_all_calls_need_is_an_error_too(run: RunCommand) -> None:
+    run.server.add_fault(Fault("DescribeStreamSummary", "error", code="AccessDeniedException"))
+    result = run_command("config", "check", str(run.path), "--permissions", "read", "--json")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["is_valid"], found["permissions"]) == (1, False, [])
+    assert "allow kinesis:DescribeStreamSummary in the IAM policy" in found["errors"][0]
 
 
 def test_permissions_stand_below_the_values_and_a_refusal_in_the_errors(run: RunCommand) -> None:

@@ -72,7 +72,9 @@ def test_no_error_shows_a_secret(secret: str, prefix: str) -> None:
     assert "got ***" in shown
 
 
-@pytest.mark.parametrize("user", ["me:Secret@", "me:1/Secret@", "me:1#Secret@", "["])
+@pytest.mark.parametrize(
+    "user", ["me:Secret@", "me:1/Secret@", "me:1#Secret@", "me:a'Secret@", "["]
+)
 def test_the_password_in_an_endpoint_is_not_shown(user: str) -> None:
     with pytest.raises(ConfigErrors) as caught:
         Properties.parse({"aws.endpoint": f"https://{user}host/"}, complete=False)

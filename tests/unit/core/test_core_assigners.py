@@ -15,7 +15,7 @@ from kinesis_publishers import (
     ShardProgress,
     StartingPosition,
 )
-from kinesis_publishers.errors import InvalidOptionError
+from kinesis_publishers.errors import DataLossError, InvalidOptionError
 from kinesis_publishers.leases.assigners import NamedShards
 from kinesis_publishers.testing.fakes import RecordingSink, sample_shard, shard_name
 from tests.unit.core.fetcher_support import Blocks, World
@@ -98,6 +98,32 @@ async def test_a_later_reader_of_all_shards_goes_on_where_named_ones_and_others_
     begun = dict(world.started())
     assert begun[ONE.shard_id].timestamp == began_at
     assert begun[TWO.shard_id] == own.position
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+async def test_a_shard_that_others_read_may_leave_the_retention(is_running: bool):
+    """A reader of all shards has lost records with it; one of some shards is told."""
+    world = World(assigner=named(0), fails_on_data_loss=True)
+    world.add(0)
+    world.add_closed(1)
+    world.add(2, parent=1)
+    async with world.running() as first:
+        await world.clock.advance(1)
+        resume = first.progress
+        if is_running:
+            world.stream.remove(ONE.shard_id)
+            await world.clock.advance(60)
+            assert first.left_shards == {TWO}
+    if is_running:
+        resume = first.progress
+    else:
+        world.stream.remove(ONE.shard_id)
+    async with world.running(world.fetcher(resume)):
+        await world.clock.advance(1)
+    if not is_running:
+        world.assigner = ShardAssigner()
+        with pytest.raises(DataLossError, match=f"{ONE}"):
+            await world.fetcher(resume).prepare()
 
 
 @define(eq=False)
