@@ -72,7 +72,8 @@ def stopped_by(*signals: signal.Signals, stop: _Stop, in_loop: bool = True) -> I
     try:
         yield
     finally:
-        for one in signals:
+        # A fork has released its parent's signals, and may handle them itself.
+        for one in signals if _STOPS.get(loop) is stops else ():
             if stop in stops[one]:
                 stops[one].remove(stop)
                 if not (stops[one] or (loop and loop.is_closed())):

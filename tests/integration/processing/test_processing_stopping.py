@@ -180,6 +180,19 @@ def test_a_fork_cannot_use_the_reader_of_its_parent(orders: Orders, program: str
     assert said.count("was opened before this process was forked: open one in each process") == 1
 
 
+def test_a_fork_that_closes_the_reader_of_its_parent_keeps_its_own_handler(orders: Orders) -> None:
+    orders.put(1)
+    printed, _ = run_program(f"""where = {orders.properties()!r}{_FORKS}
+next(with_records)
+if fork():
+    signal.signal(signal.SIGTERM, print)
+    with_records.close()
+    print(signal.getsignal(signal.SIGTERM) is print, flush=True)
+    os._exit(0)
+""")
+    assert printed == "True\n"
+
+
 def test_a_reader_that_was_not_opened_is_for_a_fork_as_well(orders: Orders) -> None:
     orders.put(20, key="one shard")
     printed, said = run_program(f"""where = {orders.properties()!r}{_FORKS}
