@@ -26,7 +26,13 @@ from kinesis_publishers.processing.error_policies import (
     place_of,
 )
 from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, Withdrawn
-from kinesis_publishers.processing.signals import free_signals, interrupt, stopped_by
+from kinesis_publishers.processing.signals import (
+    await_closing,
+    free_signals,
+    has_closed,
+    interrupt,
+    stopped_by,
+)
 from kinesis_publishers.tasks import cancelled_from_outside_only
 from kinesis_publishers.tracebacks import ShortTraceback
 
@@ -58,8 +64,8 @@ def read(
 
     SIGTERM and Ctrl-C end the loop in an orderly way, unless the program handles them itself: the
     current record is finished, and its checkpoint is written. After Ctrl-C the loop then raises
-    what ``asyncio.run`` makes of it, ``KeyboardInterrupt`` in the end. A second signal has its
-    usual effect at once.
+    what ``asyncio.run`` makes of it, ``KeyboardInterrupt`` in the end; of several loops that read,
+    the last one does. A second signal has its usual effect at once.
 
     Args:
         properties: what to read, and how.
@@ -140,6 +146,7 @@ class RecordStream(AsyncIterator["Record"]):
         self._resources = AsyncExitStack()
         self._is_open = self._is_entered = self._is_over = self._is_asked = False
         self._is_interrupted = False
+        self._task: asyncio.Task[object] | None = None
         self._handed: HandedOut | None = None
         self._records: Iterator[Record] = iter(())
         # How many records of the delivery have been handed out, and how many are processed.
@@ -179,10 +186,14 @@ class RecordStream(AsyncIterator["Record"]):
 
     def _stop_by(self, one: signal.Signals) -> None:
         self._is_interrupted = one is signal.SIGINT
+        if self._is_interrupted and self._task is not None:
+            await_closing(self, self._task, is_certain=self._is_entered)
         self.stop()
 
     async def _open(self) -> None:
+        self._task = asyncio.current_task()
         async with AsyncExitStack() as stack:
+            stack.callback(has_closed, self)
             await stack.enter_async_context(self._feed)
             signals = free_signals(signal.SIGTERM, signal.SIGINT)
             stack.enter_context(stopped_by(*signals, stop=self._stop_by))

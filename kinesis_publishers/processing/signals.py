@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, TypeAlias
 
 _Stop: TypeAlias = "Callable[[signal.Signals], None]"
 _Loop: TypeAlias = "asyncio.AbstractEventLoop | None"
@@ -23,6 +23,9 @@ _STOPS: dict[_Loop, defaultdict[signal.Signals, list[_Stop]]] = {}
 # The handlers before ours, and ours, so that one that the program installs meanwhile stays.
 _FORMER: dict[tuple[_Loop, signal.Signals], Any] = {}
 _INSTALLED: dict[tuple[_Loop, signal.Signals], Any] = {}
+# Readers that Ctrl-C has stopped and that have not closed yet: their task, and whether they are
+# certain to close.
+_CLOSING: dict[object, tuple[asyncio.Task[Any], bool]] = {}
 
 
 def free_signals(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
@@ -86,6 +89,8 @@ def _forget_closed_loops() -> None:
         for one in _STOPS.pop(closed):
             _FORMER.pop((closed, one), None)
             _INSTALLED.pop((closed, one), None)
+    for left in [reader for reader, (task, _) in _CLOSING.items() if task.done()]:
+        del _CLOSING[left]
 
 
 def _install_handler(loop: _Loop, one: signal.Signals) -> None:
@@ -139,20 +144,43 @@ def _release_in_child() -> None:
         signal.set_wakeup_fd(-1)
     for (_, one), former in reversed(_FORMER.items()):
         signal.signal(one, former)
-    for handlers in (_STOPS, _FORMER, _INSTALLED):
-        handlers.clear()
+    for held in (_STOPS, _FORMER, _INSTALLED, _CLOSING):
+        held.clear()
 
 
 os.register_at_fork(after_in_child=_release_in_child)
 
 
-async def interrupt() -> NoReturn:
+def await_closing(reader: object, task: asyncio.Task[Any], *, is_certain: bool) -> None:
+    """Keep :func:`interrupt` from raising before ``reader``, which Ctrl-C has stopped, closes.
+
+    Args:
+        reader: calls :func:`has_closed` then.
+        task: what reads; if it ends before, it has left ``reader`` open.
+        is_certain: whether ``task`` closes it. Otherwise it may have left it open and read on.
+    """
+    _CLOSING[reader] = task, is_certain
+
+
+def has_closed(reader: object) -> None:
+    """Say that ``reader`` has closed, whether Ctrl-C has stopped it or not."""
+    _CLOSING.pop(reader, None)
+
+
+async def interrupt() -> None:
     """Let a Ctrl-C that has ended reading have its usual effect, now that all is closed.
+
+    While other readers of the loop close, this returns: the last one raises it.
 
     Raises:
         KeyboardInterrupt: the event loop runs without ``asyncio.run``.
         CancelledError: ``asyncio.run`` has cancelled its main task, and raises that in the end.
     """
+    current, loop = asyncio.current_task(), asyncio.get_running_loop()
+    for task, is_certain in _CLOSING.values():
+        is_left = task.done() or (task is current and not is_certain)
+        if task.get_loop() is loop and not is_left:
+            return
     signal.raise_signal(signal.SIGINT)
     # The main task is cancelled here, and any other one ends with it.
     await asyncio.sleep(0)

@@ -193,6 +193,72 @@ if fork():
     assert printed == "True\n"
 
 
+_TWO_READERS = """
+import asyncio, os, signal
+from kinesis_publishers import read
+
+is_busy, is_closed = asyncio.Event(), asyncio.Event()
+
+async def wait():
+    async with read(idle) as stream:
+        async for _ in stream:
+            pass
+    is_closed.set()
+
+async def work():
+    async for record in read(orders):
+        if not is_busy.is_set():
+            handler = signal.getsignal(signal.SIGINT)
+            is_busy.set()
+            await is_closed.wait()
+            while signal.getsignal(signal.SIGINT) is handler:
+                await asyncio.sleep(0.01)
+            print("finished", record.data.decode(), flush=True)
+    print("never")
+
+async def nest():
+    async with read(orders) as stream:
+        record = await anext(stream)
+        is_busy.set()
+        await wait()
+        print("finished", record.data.decode(), flush=True)
+
+async def leave():
+    async for _ in read(orders, application="other"):
+        break
+
+async def interrupt():
+    await is_busy.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        "await asyncio.gather(work(), wait(), interrupt())",
+        "await asyncio.gather(nest(), interrupt())",
+        "is_closed.set(); _ = asyncio.create_task(interrupt()); await leave(); await work()",
+    ],
+    ids=["two tasks", "nested", "one was left"],
+)
+def test_the_last_of_two_readers_raises_ctrl_c(orders: Orders, main: str) -> None:
+    orders.put(20, key="one shard")
+    orders.server.create_stream("idle")
+    idle = orders.server.properties("idle")
+    printed, said = run_program(f"""orders, idle = {orders.properties()!r}, {idle!r}{_TWO_READERS}
+async def main():
+    {main}
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("KeyboardInterrupt")
+""")
+    assert (printed, said) == ("finished 0\nKeyboardInterrupt\n", "")
+    assert scanned_in_next_run(orders) == list(range(1, 20))
+
+
 def test_a_reader_that_was_not_opened_is_for_a_fork_as_well(orders: Orders) -> None:
     orders.put(20, key="one shard")
     printed, said = run_program(f"""where = {orders.properties()!r}{_FORKS}
