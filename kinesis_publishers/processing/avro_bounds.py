@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import cache
-from io import BytesIO
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from attrs import define, field
 
 # To make a decimal of a megabyte takes minutes: they have a reader of their own.
 _DECIMAL: Final = "kinesis-publishers-decimal"
 _SPARE_BYTES: Final = 1024
-_MOST_CONTINUED: Final = 9
+# A number of 64 bits has up to ten bytes, of which each holds seven.
+_MOST_NUMBER_BITS: Final = 70
 # The fewest bytes that a value has in a payload, and about what it takes in memory.
 _LEAST: Final = {"null": 0, "float": 4, "double": 8, "record": 0, "error": 0}
 _MEMORY: Final = {"null": 0, "boolean": 0, "enum": 0, "union": 0, "int": 32, "long": 32}
@@ -75,22 +75,6 @@ class Bounds:
         return found
 
 
-class BoundedNumbers(BytesIO):
-    """A payload in which no number has more than 64 bits.
-
-    fastavro's reader in Python makes numbers of any length, in a time that grows with its square.
-    """
-
-    _length = 0
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        data = super().read(size)
-        self._length = self._length + 1 if size == 1 and data >= b"\x80" else 0
-        if self._length > _MOST_CONTINUED:
-            raise ValueError("a number has more than 64 bits")
-        return data
-
-
 def with_bounded_decimals(schema: Any) -> Any:
     """Return a schema whose decimals are read by :func:`bound_decimals`."""
     if isinstance(schema, list):
@@ -104,12 +88,13 @@ def with_bounded_decimals(schema: Any) -> Any:
 
 @cache
 def readers() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return fastavro's fast reader, and the one that notices the end of the stack.
+    """Return fastavro's fast reader, and one that bounds numbers and notices the stack's end.
 
     Both are ready for what :func:`with_bounded_decimals` returns, in any process.
     """
     import fastavro
     from fastavro import _read_py
+    from fastavro.io.binary_decoder import BinaryDecoder
 
     logical: dict[str, Callable[..., Any]] = fastavro.read.LOGICAL_READERS
     read = logical["bytes-decimal"]
@@ -120,4 +105,29 @@ def readers() -> tuple[Callable[..., Any], Callable[..., Any]]:
         return read(data, schema, *more)
 
     logical[f"bytes-{_DECIMAL}"] = read_bounded
-    return fastavro.schemaless_reader, _read_py.schemaless_reader
+
+    read_data: Callable[..., Any] = _read_py.read_data
+
+    class BoundedNumbers(BinaryDecoder):
+        # fastavro's own makes numbers of any length, in a time that grows with its square.
+        def read_long(self) -> int:
+            number = 0
+            for shift in range(0, _MOST_NUMBER_BITS, 7):
+                byte: bytes = self.fo.read(1)  # codespell:ignore fo
+                if not byte:
+                    raise EOFError
+                number |= (byte[0] & 0x7F) << shift
+                if byte < b"\x80":
+                    return (number >> 1) ^ -(number & 1)
+            raise ValueError("a number has more than 64 bits")
+
+        read_int = read_long
+
+    decoder: Callable[..., Any] = BoundedNumbers
+
+    def read_deep(payload: IO[bytes], schema: Any, _: None) -> Any:
+        names: dict[str, Any] = {"writer": {}, "reader": {}}
+        schema = fastavro.parse_schema(schema, named_schemas=names["writer"])
+        return read_data(decoder(payload), schema, names)
+
+    return fastavro.schemaless_reader, read_deep

@@ -24,12 +24,7 @@ import orjson
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.errors import SchemaError
 from kinesis_publishers.model import Record
-from kinesis_publishers.processing.avro_bounds import (
-    BoundedNumbers,
-    Bounds,
-    readers,
-    with_bounded_decimals,
-)
+from kinesis_publishers.processing.avro_bounds import Bounds, readers, with_bounded_decimals
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -116,7 +111,7 @@ def _avro_and_growth(schema: dict[str, Any] | list[Any] | str) -> tuple[Decoder,
     is_recursive = bounds.is_recursive
 
     def decode(data: bytes) -> Any:
-        rest = BoundedNumbers(data) if is_recursive else BytesIO(data)
+        rest = BytesIO(data)
         value = readers()[is_recursive](rest, parsed, None)
         if left := len(data) - rest.tell():
             raise ValueError(f"{left} bytes follow the Avro record: it has another schema")
@@ -188,7 +183,9 @@ def glue(
             known[version_id] = found
         decoder, growth = known[version_id]
         body = data[_HEADER_BYTES:]
-        return decoder(_decompressed(body, int(max_bytes / growth)) if compression else body)
+        # To zlib 0 bytes are no bound.
+        most = max(1, int(max_bytes / growth))
+        return decoder(_decompressed(body, most) if compression else body)
 
     return decode
 

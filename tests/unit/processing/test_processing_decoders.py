@@ -150,6 +150,27 @@ def test_what_avro_holds_is_decoded_though_it_has_bounds() -> None:
     assert avro(_TREE)(written.getvalue()) == tree
 
 
+_SHORT: dict[str, Any] = {
+    "type": "record",
+    "name": "S",
+    "fields": [
+        {"name": "byte", "type": "bytes"},
+        {"name": "fixed", "type": array_of({"type": "fixed", "name": "B", "size": 1})},
+        {"name": "number", "type": "long"},
+        {"name": "next", "type": ["null", "S"]},
+    ],
+}
+
+
+@pytest.mark.parametrize("number", [-(2**63), 2**62, 2**63 - 1])
+def test_avro_takes_short_bytes_before_long_numbers(number: int) -> None:
+    inner = {"byte": b"\xff", "fixed": [b"\xff"] * 12, "number": number, "next": None}
+    value = {**inner, "fixed": [], "next": inner}
+    written = BytesIO()
+    fastavro.schemaless_writer(written, fastavro.parse_schema(_SHORT), value)
+    assert avro(_SHORT)(written.getvalue()) == value
+
+
 def test_avro_refuses_a_decimal_that_is_longer_than_its_precision() -> None:
     assert avro(_DECIMAL)(b"\2\7") == Decimal("0.07")
     with pytest.raises(ValueError, match="more than its precision needs"):
@@ -210,6 +231,12 @@ def test_what_a_writer_may_do_to_glues_decoder_is_an_error_of_the_record(
         registry.add_response("get_schema_version", schema)
     with pytest.raises(ValueError, match=message):
         glue(registry.client)(payload)
+
+
+def test_glue_unpacks_at_most_a_byte_where_its_bound_is_less(registry: Stubber) -> None:
+    registry.add_response("get_schema_version", answer("JSON"))
+    with pytest.raises(ValueError, match="more than 1 bytes unpacked"):
+        glue(registry.client, max_bytes=8)(_BOMB)
 
 
 def test_glue_asks_again_after_a_while_for_what_was_of_no_use(registry: Stubber) -> None:
