@@ -92,8 +92,9 @@ class DeadLetter:
         """Return a policy that puts records to another stream, and waits for that.
 
         A record becomes the JSON object that :meth:`to_file` writes, with its partition key; one of
-        more than 720 KiB becomes several, with a ``part`` of its ``parts`` each. What has been put
-        aside three times already is left where it is, with an error in the log: its stream is read.
+        more than 720 KiB becomes several, with a ``part`` of its ``parts`` each. A letter that
+        has been put aside three times, by what it says, is left where it is, and an error in the
+        log names its place: its stream seems to be read.
 
         The arguments are those of ``BlockingProducer.from_properties``. The producer is opened for
         the first record, and closed at the end of the program.

@@ -20,7 +20,9 @@ _LOGGER = logging.getLogger(__name__)
 
 #: With base64 and the other fields a part fits into a stream that takes 1 MiB, the least of all.
 PART_BYTES: Final = 720 * 1024
-_LETTER: Final = re.compile(rb'\{"letter":([1-9][0-9]{0,3}),')
+_LETTER: Final = b'{"letter":'
+_TYPES: Final = {"letter": int, "id": str, "data": str, "part": int, "parts": int, "error": str}
+_ID: Final = re.compile(r"[\w.-]+/[\w.-]+/[0-9]+/[0-9]*", re.ASCII)
 # A reader of letters may put them aside, too, and so may the reader of those.
 _MOST_TIMES: Final = 3
 
@@ -28,20 +30,23 @@ _MOST_TIMES: Final = 3
 def letters_of(record: Record, error: Exception, part_bytes: int | None = None) -> Iterator[bytes]:
     """Yield JSON objects, each on a line, for the parts of a record; one without ``part_bytes``.
 
-    With it there is none for what has been put aside often: its stream is read again and again.
+    With it there is none for a letter that has been put aside three times, by what it says: its
+    stream seems to be read by what puts letters there. A producer can forge such a letter. It is
+    not lost either: an error in the log names its place, and it stays in its stream. To raise here
+    would let whoever may write stop whoever reads.
     """
     import pybase64  # Most programs put nothing aside.
 
     data = record.data
     fields: dict[str, object] = {"id": record.id, **dict(zip(Record._fields, record, strict=False))}
     del fields["arrival_epoch_seconds"]
-    inner = _LETTER.match(data)
-    count = int(inner[1]) + 1 if inner else 1
+    count = _times_put_aside(data) + 1
     if part_bytes and count > _MOST_TIMES:
         _LOGGER.error(
-            "The record %s of %s/%s has been put aside %d times, and is left where it is: the "
-            "stream of the dead letters is read by what puts them there",
-            *(record.sequence_number, record.stream_name, record.shard_id, _MOST_TIMES),
+            "The record %s, by what it says, has been put aside %d times, and is left where it is: "
+            "the stream of the dead letters is read by what puts them there, or a producer has "
+            "written it so. Read it from there before its retention ends",
+            *(record.id, _MOST_TIMES),
         )
         return
     starts = range(0, len(data) or 1, part_bytes or len(data) or 1)
@@ -54,6 +59,20 @@ def letters_of(record: Record, error: Exception, part_bytes: int | None = None) 
             "error": _text_of(error),
         }
         yield orjson.dumps({"letter": count, **fields}, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _times_put_aside(data: bytes) -> int:
+    """Return how often a letter of :func:`letters_of` says that, and 0 for anything else."""
+    try:
+        letter = orjson.loads(data) if data.startswith(_LETTER) else {}
+    except ValueError:
+        return 0
+    # Not isinstance: True is an int.
+    if any(type(letter.get(name)) is not kind for name, kind in _TYPES.items()):
+        return 0
+    is_ours = _ID.fullmatch(letter["id"]) and 1 <= letter["part"] <= letter["parts"]
+    # More than that no stream has from us.
+    return letter["letter"] if is_ours and 1 <= letter["letter"] <= _MOST_TIMES else 0
 
 
 def _text_of(error: Exception) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_publishers import DeadLetter, Record, RetryOnError, event_loop, records, scan
 from kinesis_publishers.errors import InvalidOptionError
-from kinesis_publishers.processing.letters import PART_BYTES
+from kinesis_publishers.processing.letters import PART_BYTES, letters_of
 from tests.integration.processing.processing_support import STREAM, Orders
 from tests.integration.processing.test_processing_values import put, values
 
@@ -181,3 +181,41 @@ def test_letters_that_come_back_are_not_put_again_for_ever(
         b'{"letter":%d' % number for number in (1, 2, 3)
     ]
     assert "has been put aside 3 times, and is left where it is" in caplog.text
+
+
+_FORGED: dict[str, Any] = {
+    "letter": 3,
+    "id": "orders/shardId-000000000000/5/",
+    "data": "b25l",
+    "part": 1,
+    "parts": 1,
+    "error": "none",
+}
+
+
+def forged(**fields: Any) -> bytes:
+    return json.dumps({**_FORGED, **fields}, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"letter":7,"text":"hello"}',
+        *(forged(letter=count) for count in (-1, 0, True, 4, 7)),
+        *(forged(**{name: None}) for name in _FORGED),
+        *(forged(id=name) for name in ("", "5", "a/b/c/")),
+        *(forged(part=2), forged()[:-1], forged() + b"1", b"[" + forged() + b"]"),
+    ],
+)
+def test_what_only_looks_like_a_letter_is_put_aside_as_any_record(payload: bytes) -> None:
+    (line,) = letters_of(Record(**{**_PLAIN, "data": payload}), ValueError(), PART_BYTES)
+    assert (json.loads(line)["letter"], b64decode(json.loads(line)["data"])) == (1, payload)
+
+
+def test_a_forged_letter_is_named_in_the_log_and_stays_in_its_stream(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    record = Record(**{**_PLAIN, "data": forged()})
+    assert list(letters_of(record, ValueError(), PART_BYTES)) == []
+    (entry,) = caplog.records
+    assert (entry.levelname, record.id in entry.message) == ("ERROR", True)
