@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from botocore.loaders import Loader
 
 from kinesis_publishers import Properties, Shard, StartingPosition
 from kinesis_publishers.aws import clients
@@ -64,6 +65,23 @@ def local_kinesis_with_clock(
 ) -> Iterator[tuple[LocalKinesis, ManualClock]]:
     with LocalKinesis.in_thread(clock=manual_clock) as server:
         yield server, manual_clock
+
+
+async def test_a_botocore_that_does_not_know_the_strategy_of_streams_does_not_hide_it(
+    aws: AwsConfig, local_kinesis: LocalKinesis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Loader.load_service_model
+
+    def load_older(self: Loader, service: str, kind: str, **more: Any) -> Any:
+        model = load(self, service, kind, **more)
+        if (service, kind) == ("kinesis", "service-2"):
+            model["shapes"]["StreamDescriptionSummary"]["members"].pop("RecordDistributionStrategy")
+        return model
+
+    monkeypatch.setattr(Loader, "load_service_model", load_older)
+    local_kinesis.distribute("orders")
+    async with Boto3ControlPlane(aws) as control:
+        assert (await control.describe_stream("orders")).is_auto_distributed
 
 
 async def test_a_closed_plane_says_so(aws: AwsConfig) -> None:
