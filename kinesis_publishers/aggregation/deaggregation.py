@@ -19,6 +19,7 @@ from kinesis_publishers.aggregation.codec import (
     decode_aggregate,
     has_aggregates,
 )
+from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import AggregationMode
 from kinesis_publishers.errors import AggregationError, ShardNotFoundError
 from kinesis_publishers.events import AggregatesExpanded, EventSink
@@ -60,6 +61,7 @@ class Deaggregator:
         fails_on_invalid: whether an invalid aggregate is an error.
         was_auto: says whether a stream (by ARN) distributes records itself, or is known to have
             done so; without it, none does.
+        clock: the service's clock, which the arrivals of records are of.
     """
 
     _mode: AggregationMode
@@ -67,6 +69,7 @@ class Deaggregator:
     _list_shards: Callable[[str], Awaitable[tuple[Shard, ...]]]
     _fails_on_invalid: bool = field(default=False, kw_only=True)
     _was_auto: Callable[[str], Awaitable[bool]] | None = field(default=None, kw_only=True)
+    _clock: Clock = field(factory=SystemClock, kw_only=True)
     # Streams that are known to have done so, and up to when others have not, in epoch seconds.
     _auto: set[str] = field(factory=set, init=False)
     _keyed_until: dict[str, float] = field(factory=dict, init=False)
@@ -98,9 +101,10 @@ class Deaggregator:
             hash_range,
             fails_on_invalid=self._fails_on_invalid,
         )
-        expansion = await _run(
-            batch, partial(work, filters=True if self._mode is AggregationMode.KPL else None)
-        )
+        filters = True if self._mode is AggregationMode.KPL else None
+        if batch.shard.stream_arn in self._auto:
+            filters = False
+        expansion = await _run(batch, partial(work, filters=filters))
         if expansion.found.left_out and await self._is_auto(batch):
             expansion = await _run(batch, partial(work, filters=False))
         self._report(batch.shard, expansion.found, expansion.problem)
@@ -112,9 +116,11 @@ class Deaggregator:
         if None in batch.partition_keys:
             self._auto.add(arn)
         if arn not in self._auto and newest > self._keyed_until.get(arn, 0.0):
+            # A batch may come long after its request: that of fan-out began the subscription.
+            asked_at = self._clock.now().timestamp()
             if self._was_auto is not None and await self._was_auto(arn):
                 self._auto.add(arn)
-            self._keyed_until[arn] = batch.requested_at.timestamp()
+            self._keyed_until[arn] = max(asked_at, self._keyed_until.get(arn, 0.0))
         return arn in self._auto
 
     async def counts(self, batch: RecordBatch) -> Sequence[int]:

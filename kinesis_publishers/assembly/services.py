@@ -189,6 +189,7 @@ async def open_services(
                     discovery.list_shards,
                     fails_on_invalid=source.fails_on_invalid_aggregate,
                     was_auto=discovery.was_auto,
+                    clock=clock,
                 ),
                 data_loss=DataLossGuard(
                     fail=source.fail_on_data_loss, events=sink, describe=discovery.describe_now

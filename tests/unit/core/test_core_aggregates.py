@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers import PublisherContext, ShardProgress, StartingPosition, UserRecord
-from kinesis_publishers.aggregation import pack_first
+from kinesis_publishers.aggregation import deaggregation, decode_aggregate, pack_first
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.config import AggregationMode
 from kinesis_publishers.engine.pool import PendingPool
@@ -31,6 +31,7 @@ from kinesis_publishers.testing.fakes import (
     sample_aggregates,
     sample_shard,
 )
+from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.core.aggregate_samples import (
     AGGREGATES,
     CONTRADICTION,
@@ -46,7 +47,6 @@ from tests.unit.core.fetcher_support import POLLING
 
 if TYPE_CHECKING:
     from kinesis_publishers import Record, Shard
-    from kinesis_publishers.testing.manual_clock import ManualClock
 
 
 def reader_of(*batches: list[Record], lag: int = 0, **settings: object) -> ShardReader:
@@ -183,19 +183,44 @@ async def test_nothing_is_left_out_once_the_service_is_known_to_choose_shards(
     async def was_auto(_: str) -> bool:
         return answers.pop(0)
 
-    aggregates = Deaggregator(mode, events.append, None, was_auto=was_auto)
     batch = batch_of(AGGREGATES, shard=LOWER)
-    requested_at = batch.requested_at + timedelta(hours=1)
-    batch = later = evolve(batch, requested_at=requested_at)
-    newer = [requested_at.timestamp() + 1] * len(AGGREGATES)
+    # A subscription begins long before the records come.
+    clock = ManualClock(batch.requested_at + timedelta(hours=1))
+    until = [clock.now().timestamp()] * len(AGGREGATES)
+    aggregates = Deaggregator(mode, events.append, None, was_auto=was_auto, clock=clock)
+    later, newer = (
+        evolve(batch, arrival_epoch_seconds=one) for one in (until, [until[0] + 1] * len(until))
+    )
     left = [len(await aggregates.expand(one, LOWER)) for one in (batch, later)]
     assert left == [IS_LOWER.count(True)] * 2
     assert len(answers) == 1
-    for one in (evolve(later, arrival_epoch_seconds=newer), batch):
+    for one in (newer, batch):
         assert [one.data for one in await aggregates.expand(one, LOWER)] == [
             one.data for one in INSIDE
         ]
     assert [(one.left_out, one.foreign) for one in events[2:]] == [(0, IS_LOWER.count(False))] * 2
+
+
+async def test_pages_of_a_stream_that_is_known_to_choose_shards_are_decoded_once(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    decoded: list[bytes] = []
+
+    def decode(payload: bytes) -> object:
+        decoded.append(payload)
+        return decode_aggregate(payload)
+
+    async def was_auto(_: str) -> bool:
+        return True
+
+    monkeypatch.setattr(deaggregation, "decode_aggregate", decode)
+    aggregates = Deaggregator(AggregationMode.AUTO, ignore_event, None, was_auto=was_auto)
+    batch, counts = batch_of(AGGREGATES, shard=LOWER), []
+    for _ in range(2):
+        assert len(await aggregates.expand(batch, LOWER)) == len(INSIDE)
+        counts.append(len(decoded))
+    # The first page shows that the stream has to be asked.
+    assert counts == [2 * len(AGGREGATES), 3 * len(AGGREGATES)]
 
 
 async def test_a_record_without_a_key_shows_that_the_service_chose_shards():
