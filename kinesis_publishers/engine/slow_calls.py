@@ -83,6 +83,9 @@ class SlowCalls:
         if now - self._looked_at > 2 * LOOK_SECONDS:
             call.at = call.taken()
             text += ". It has blocked the event loop: let asyncio.to_thread run what blocks."
+        elif call.taken() > call.at + 1 and not call.told_seconds:
+            # Several have returned since the last look: none is known to have taken that long.
+            return
         self._report(call, text, has_returned=True)
 
     def _report(self, call: _Call, text: str, *, has_returned: bool = False) -> None:

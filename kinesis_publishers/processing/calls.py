@@ -233,7 +233,10 @@ class DeliveryCalls:
         self._is_stopping.set()
 
     def run(self) -> Exception | None:
-        """Call until nothing is left or a decision is needed; return what a call raised."""
+        """Call until nothing is left or a decision is needed; return what a call raised.
+
+        A callback that takes a batch is called once.
+        """
         while not (self.is_done or self.wants_no_more or self._is_stopping.is_set()):
             if not self._may_continue():
                 return None
@@ -242,6 +245,8 @@ class DeliveryCalls:
             except Exception as error:  # noqa: BLE001 - the error policy decides what follows
                 return error
             self._take(result)
+            if self._per_batch:
+                break
         return None
 
     def _take(self, result: object) -> None:

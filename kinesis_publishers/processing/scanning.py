@@ -302,7 +302,9 @@ class _Scanner:
         while not (calls.is_done or self._is_stopping.is_set()):
             if not await self._feed.permission(handed):
                 break
-            with watching(self._name, batch.shard.key, batch, lambda: calls.taken):
+            # A call for a batch takes many records at once.
+            taken = partial(int, calls.taken) if self._per_batch else lambda: calls.taken
+            with watching(self._name, batch.shard.key, batch, taken):
                 error = await self._run_calls(calls, note)
             if calls.wants_no_more:
                 self._stop()

@@ -113,6 +113,26 @@ async def test_of_calls_for_single_records_the_one_is_reported_that_hangs() -> N
     ]
 
 
+@pytest.mark.parametrize(
+    ("taken", "reports"),
+    [(2000, []), (1001, [(4, True)])],
+    ids=["many quick ones", "one"],
+)
+async def test_records_that_returned_since_the_last_look_are_no_slow_call(
+    taken: int, reports: list[tuple[float, bool]]
+) -> None:
+    clock, events, done = ManualClock(), [], 0
+    calls = SlowCalls(3.0, clock, events.append)
+    batch = batch_of(RECORDS * 1000)
+    with calls.watching("process", sample_shard(0).key, batch, lambda: done):
+        await clock.advance(5)
+        done = 1000
+        calls.look()
+        await clock.advance(4)
+        done = taken
+    assert [(one.seconds, one.has_returned) for one in events] == reports
+
+
 async def test_0_seconds_report_nothing() -> None:
     clock, events = ManualClock(), []
     calls = SlowCalls(0.0, clock, events.append)
