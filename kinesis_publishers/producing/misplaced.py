@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -47,8 +47,7 @@ class Mender:
         """
         undecided = [part for part, _ in misplaced if part.is_divisible(0)]
         try:
-            await self._learn(misplaced)
-            for part, place in misplaced:
+            async for part, place in self._explained(misplaced):
                 resent = 0
                 if part.is_divisible(0):
                     resent = self._mend_aggregate(part, place)
@@ -67,14 +66,14 @@ class Mender:
                 self._outstanding.fail(part, not_decided(error))
             raise
 
-    async def _learn(self, misplaced: Sequence[Misplaced]) -> None:
-        """List the shards until that explains all, as long as aggregates are waiting for it."""
+    async def _explained(self, misplaced: Sequence[Misplaced]) -> AsyncIterator[Misplaced]:
+        """List the shards until that explains all; an aggregate waits for its own time to live."""
         clock, retry = self._services.clock, self._services.config.retry
-        delay = retry.base_seconds
-        while unclear := [one for one in misplaced if not self._is_clear(*one)]:
+        delay, ttl = retry.base_seconds, self._services.config.ttl_seconds
+        left = list(misplaced)
+        while unclear := [one for one in left if not self._is_clear(*one)]:
             waiting = [part for part, _ in unclear if part.is_divisible(0)]
-            oldest = min([part.oldest for part in waiting], default=-math.inf)
-            until = oldest + self._services.config.ttl_seconds
+            until = min([part.oldest for part in waiting], default=-math.inf) + ttl
             known = self._queues.shard_map
             seconds = until - clock.monotonic() if waiting else math.inf
             with suppress(TimeoutError):
@@ -83,12 +82,26 @@ class Mender:
                     if self._queues.shard_map is known:
                         await self._list({part.queue.shard for part, _ in unclear})
             now = clock.monotonic()
-            if now >= until or all(self._is_clear(*one) for one in unclear):
-                return
+            unclear = [one for one in unclear if not self._is_clear(*one)]
+            if now >= until or not unclear:
+                waits = [
+                    one for one in unclear if one[0].is_divisible(0) and one[0].oldest + ttl > now
+                ]
+                for one in left:
+                    if one not in waits:
+                        yield one
+                # Those that are younger are asked for soon again, not when their time is over too.
+                left = unclear = waits
+                delay = retry.base_seconds
+            waiting = [part for part, _ in unclear if part.is_divisible(0)]
             for part in waiting:
                 part.queue.blocked_until = max(part.queue.blocked_until, now + delay)
-            await clock.sleep(min(delay, until - now))
-            delay = min(2 * delay, retry.max_seconds)
+            if waiting:
+                until = min([part.oldest for part in waiting]) + ttl
+                await clock.sleep(min(delay, until - now))
+                delay = min(2 * delay, retry.max_seconds)
+        for one in left:
+            yield one
 
     def _is_clear(self, part: Part, place: tuple[str, str]) -> bool:
         """Return whether the listing says why a part is elsewhere, and where it belongs.

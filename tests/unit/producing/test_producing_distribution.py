@@ -11,15 +11,18 @@ from kinesis_publishers import KinesisProducer, PutResult
 from kinesis_publishers.aggregation import decode_aggregate
 from kinesis_publishers.errors import RecordExpiredError, RecordsNotWrittenError
 from kinesis_publishers.events import RecordsRefused, ShardMispredicted
+from kinesis_publishers.model import hash_key_of
 from kinesis_publishers.model.records import AGGREGATE_MAGIC
 from kinesis_publishers.producing.routing import ShardMap
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.producing.producing_support import STREAM, Writing
+from tests.unit.producing.producing_support import STREAM, SlowWriter, Writing
 from tests.unit.producing.test_producing_aggregates import read_by_ours, read_by_the_kcl
 
 if TYPE_CHECKING:
     from kinesis_publishers import Shard
+    from kinesis_publishers.abc import PutAnswer, PutColumns
+    from kinesis_publishers.assembly import WritingServices
 
 DATA = [b"%d" % number for number in range(400)]
 
@@ -112,20 +115,28 @@ async def test_a_producer_whose_records_have_keys_learns_within_a_minute_that_th
     assert list(decode_aggregate(aggregate.data).payloads) == DATA
 
 
+async def _show_old_shards(
+    writing: Writing, services: WritingServices, monkeypatch: pytest.MonkeyPatch, until: float
+) -> tuple[Shard, ...]:
+    """Let listings show the shards of now as open beside their children; return them."""
+    old, listed = await services.list_shards(), services.discovery.list_shards
+
+    async def list_shards(arn: str, **options: Any) -> tuple[Shard, ...]:
+        shards = await listed(arn, **options)
+        parents = set(old) - set(shards) if writing.clock.monotonic() < until else set()
+        return (*parents, *shards)
+
+    monkeypatch.setattr(services.discovery, "list_shards", list_shards)
+    return old
+
+
 @pytest.mark.parametrize("seconds", [2.0, 1000.0])
 async def test_an_aggregate_waits_for_a_listing_that_does_not_contradict_the_answer(
     writing: Writing, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     """Two replicas disagree: one still shows the parents as open, beside their children."""
     services = await writing.services(aggregation=True, recordttlmillis="10s")
-    old, listed = await services.list_shards(), services.discovery.list_shards
-
-    async def list_shards(arn: str, **options: Any) -> tuple[Shard, ...]:
-        shards = await listed(arn, **options)
-        parents = set(old) - set(shards) if writing.clock.monotonic() < seconds else set()
-        return (*parents, *shards)
-
-    monkeypatch.setattr(services.discovery, "list_shards", list_shards)
+    old = await _show_old_shards(writing, services, monkeypatch, seconds)
     writing.server.reshard(STREAM, 4)
     async with KinesisProducer(services, ShardMap.of(old)) as producer:
         future = await producer.put_many([(data, data.decode()) for data in DATA])
@@ -144,3 +155,41 @@ async def test_an_aggregate_waits_for_a_listing_that_does_not_contradict_the_ans
     for found in (await read_by_ours(writing), await read_by_the_kcl(writing)):
         assert set(found) >= written
         assert len(written) == len(DATA) or seconds > 2
+
+
+async def test_each_aggregate_of_an_answer_waits_for_a_listing_for_its_own_time_to_live(
+    writing: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class LateAnswers(SlowWriter):
+        async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
+            seconds, self.seconds = self.seconds, 0.0
+            answer = await self.server.data_plane().put_records(stream_arn, records)
+            await self.clock.sleep(seconds)
+            return answer
+
+    services = await writing.services(
+        writer=LateAnswers(writing.server, writing.clock, 4.0),
+        aggregation=True,
+        aggregation_maxrecords=10,
+        maxinflight=1,
+        recordttlmillis="10s",
+    )
+    old = await _show_old_shards(writing, services, monkeypatch, 11.5)
+    one_shard = [one for one in DATA if hash_key_of(one.decode()) < 2**127]
+    async with KinesisProducer(services, ShardMap.of(old)) as producer:
+        first = await producer.put(b"x", "a")
+        await writing.clock.advance(1)
+        early = await producer.put_many([(one, one.decode()) for one in one_shard[:10]])
+        writing.server.reshard(STREAM, 4)
+        await writing.clock.advance(2)
+        # Both wait for the answer to the first call, and are sent with the next one.
+        late = await producer.put_many([(one, one.decode()) for one in one_shard[10:20]])
+        await writing.until_done([first, early, late])
+        assert isinstance(error := early.exception(), RecordsNotWrittenError)
+        assert {type(one) for one in error.results} == {RecordExpiredError}
+        assert len(late.result()) == 10
+        with pytest.raises(RecordsNotWrittenError, match="both as open"):
+            await producer.flush()
+    monkeypatch.undo()
+    for found in (await read_by_ours(writing), await read_by_the_kcl(writing)):
+        assert set(found) >= set(one_shard[10:20])
