@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from attrs import frozen
 
-from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
+from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section, show_value
 from kinesis_publishers.config.parsers import Choice, Flag, PluginName, Text
 from kinesis_publishers.errors import InvalidOptionError, MissingOptionError
 
@@ -63,8 +63,9 @@ def selected_streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
             stream = StreamSelector.parse(part)
         except ValueError:
             problems.append(
-                f"{part!r} is neither the name of a stream (1 to 128 letters, digits, '_', '.' or "
-                "'-') nor an ARN (arn:aws:kinesis:<region>:<account>:stream/<name>)"
+                f"{show_value(part, secret=False)} is neither the name of a stream (1 to 128 "
+                "letters, digits, '_', '.' or '-') nor an ARN "
+                "(arn:aws:kinesis:<region>:<account>:stream/<name>)"
             )
             continue
         if any(stream.name == other.name for other in streams):

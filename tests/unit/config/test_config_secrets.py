@@ -82,6 +82,12 @@ def test_the_password_in_an_endpoint_is_not_shown(user: str) -> None:
     assert f"https://{user if user == '[' else '***@'}host/" in str(caught.value)
 
 
+def test_the_password_in_a_url_that_is_no_stream_is_not_shown() -> None:
+    with pytest.raises(ConfigErrors, match=r"'https://\*\*\*@host' is neither the name") as caught:
+        Properties.parse({"kinesis.streams": "https://me:Secret@host"}, complete=False)
+    assert "Secret" not in str(caught.value)
+
+
 def test_a_custom_class_s_properties_are_not_shown() -> None:
     properties = Properties.parse(
         {
