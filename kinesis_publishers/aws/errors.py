@@ -37,7 +37,7 @@ from kinesis_publishers.errors import (
 UNREADABLE = (AttributeError, TypeError, ValueError, LookupError, OverflowError, RuntimeError)
 _ENDPOINT_ADVICE = "check the endpoint and the proxy"
 _CONNECTION_ADVICE = "check aws.region, aws.endpoint (or the checkpoint store's), DNS and the proxy"
-_HERE_ADVICE = "nothing listens there: start what serves it, as `kinesis-publishers local`"
+_HERE_ADVICE = "nothing listens: check the port (aws.endpoint), or start `kinesis-publishers local`"
 _UNTRUSTED = re.compile(r"(?i)certificate.verify.failed|SSLCertVerificationError")
 _HERE = re.compile(r"//(127\.|localhost|\[::1\])")
 _NO_CREDENTIALS = (

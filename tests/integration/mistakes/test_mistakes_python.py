@@ -133,8 +133,8 @@ _FOUND_BY_A_CALL = {
         ),
         (
             "kinesis_publishers.errors.RetriesExhaustedError: DescribeStreamSummary of orders: no "
-            "connection: nothing listens there: start what serves it, as `kinesis-publishers local` "
-            "(Could not connect to the endpoint URL: "
+            "connection: nothing listens: check the port (aws.endpoint), or start `kinesis-publishers "
+            "local` (Could not connect to the endpoint URL: "
             '"http://127.0.0.1:1/"). DescribeStreamSummary failed once in N s, the last time with '
             "EndpointConnectionError. The service has not answered once: set "
             "kinesis.stream.describe.maxretries to wait longer for it."

@@ -105,8 +105,8 @@ _PROGRAMS = {
     "a wrong endpoint": (
         "orders(endpointUrl='http://127.0.0.1:1')",
         (
-            "RetriesExhaustedError: DescribeStreamSummary of orders: no connection: nothing listens "
-            "there: start what serves it, as `kinesis-publishers local` (Could not "
+            "RetriesExhaustedError: DescribeStreamSummary of orders: no connection: nothing listens: "
+            "check the port (aws.endpoint), or start `kinesis-publishers local` (Could not "
             'connect to the endpoint URL: "http://127.0.0.1:1/"). DescribeStreamSummary failed N times '
             "in N s, the last time with EndpointConnectionError. The service has not answered once: "
             "set kinesis.retry.outagemillis to wait longer for it."

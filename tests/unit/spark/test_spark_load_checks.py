@@ -90,7 +90,7 @@ def test_missing_credentials_are_an_error(
 def test_an_endpoint_that_nobody_serves_is_an_error_after_a_moment_and_is_said_once(
     local_kinesis: LocalKinesis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(RetriesExhaustedError, match=r"nothing listens there.*Could not connect"):
+    with pytest.raises(RetriesExhaustedError, match=r"nothing listens.*Could not connect"):
         load(local_kinesis, aws_endpoint="http://127.0.0.1:9")
     assert caplog.text == ""
 
