@@ -215,7 +215,7 @@ def test_the_message_of_the_service_is_not_changed():
     [
         (
             botocore_errors.EndpointConnectionError(endpoint_url="http://127.0.0.1:4567/"),
-            "nothing listens: check the port (aws.endpoint), or start `kinesis-publishers local` (Could",
+            "nothing listens: check the port (aws.endpoint), or start `kinesis-publishers local`",
         ),
         (
             client_error(
