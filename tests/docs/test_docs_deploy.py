@@ -234,7 +234,7 @@ def test_the_worker_puts_aside_answers_its_probes_and_ends_when_its_pod_ends(
     assert [base64.b64decode(json.loads(one.data)["data"]) for one in letters] == [b"no JSON"]
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_the_image_of_the_local_server_installs_and_serves(tmp_path: Path) -> None:
     """Its commands as they are written, in a fresh environment in place of a container."""

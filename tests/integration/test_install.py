@@ -19,7 +19,12 @@ _INSTALL = "pip install '.[spark,local]'"
 # Of what is installed, in an error or in a project of `init`.
 _EXTRAS = re.compile(r"pip install 'kinesis-publishers\[([\w,]+)\]'")
 _DISTRIBUTION = "__import__('importlib.metadata').metadata.distribution('kinesis-publishers')"
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(600),
+    # One process installs it once.
+    pytest.mark.xdist_group("install"),
+]
 
 
 class Environment:
