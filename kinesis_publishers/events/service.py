@@ -97,7 +97,7 @@ class ConsumerDeregistered(Event):
 
 
 @frozen(kw_only=True)
-class DataLossTolerated(Event, level=ERROR):
+class DataLossTolerated(ShardEvent, level=ERROR):
     """Records may be missing, and the configuration says to continue.
 
     Their number is unknown: sequence numbers have gaps.
@@ -111,7 +111,6 @@ class DataLossTolerated(Event, level=ERROR):
         next_record: the record that reading continues with, if that is known.
     """
 
-    shard: ShardKey
     message: str
     position: StartingPosition | None = None
     since: datetime | None = None

@@ -227,9 +227,14 @@ class ShardQueues:
             self._log_distribution()
 
     def _log_distribution(self) -> None:
-        auto = "itself (AUTO): they are not aggregated, and those of a partition key have no order"
-        how = auto if self._map.choices else "by their partition keys again"
-        _LOGGER.warning("%s distributes records %s.", self._services.name, how)
+        if self._map.choices:
+            text = (
+                "The stream %s distributes its records itself (strategy AUTO). The producer does "
+                "not aggregate them, and records of one partition key have no order."
+            )
+        else:
+            text = "The stream %s distributes its records by their partition keys again."
+        _LOGGER.warning(text, self._services.name)
 
     @property
     def shard_map(self) -> ShardMap:

@@ -188,6 +188,7 @@ def _closing(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[No
         try:
             await test(self, subject, **more)
         except BaseException:
+            # Its own error is what counts, a skip included.
             with suppress(Exception):
                 await subject.finish(subject.close())
             raise

@@ -47,7 +47,7 @@ async def test_there_records_go_alone_and_without_keys_that_nobody_gave(
     assert {one.attempts for one in results} == {1}
     assert writing.total(ShardMispredicted, "records") == 0
     (said,) = [one.message for one in caplog.records]
-    assert said.startswith("orders distributes records itself (AUTO): they are not aggregated")
+    assert said.startswith("The stream orders distributes its records itself (strategy AUTO). The")
 
 
 async def test_a_hot_key_has_the_rate_of_all_shards_there() -> None:
@@ -94,7 +94,7 @@ async def test_records_without_keys_have_one_when_the_stream_wants_them_again(
         await writing.result(future)
         # It was asked when the first call was refused.
         assert [one.message for one in caplog.records][1:] == [
-            "orders distributes records by their partition keys again."
+            "The stream orders distributes its records by their partition keys again."
         ]
     assert sorted(writing.data()) == sorted(DATA)
     assert {len(one.partition_key) for one in writing.stored() if one.partition_key} == {1, 16}
