@@ -326,7 +326,7 @@ class AggregationError(KinesisPublishersError):
 
 
 class SchemaError(KinesisPublishersError):
-    """The registry could not be asked for the schema of a record, which is not put aside for that.
+    """The schema of a record could not be queried; the record is not at fault, and not put aside.
 
     What to do: allow ``glue:GetSchemaVersion``, check the connection, or let the client retry more.
     """

@@ -1,4 +1,4 @@
-"""The bridge from threads, and their blocking calls, to asyncio; and no bridge to forks."""
+"""The bridge from threads, and their blocking calls, to asyncio; it refuses forks."""
 
 from __future__ import annotations
 

@@ -147,8 +147,8 @@ class PutColumns:
     """The records of a PutRecords call, as columns of equal length.
 
     Attributes:
-        partition_keys: ``None`` for a record without one, which only a stream takes that
-            distributes records itself.
+        partition_keys: ``None`` for a record without one, which only a stream that distributes
+            records itself accepts.
         explicit_hash_keys: per record, or ``None`` if no record has one.
     """
 

@@ -52,7 +52,7 @@ class Deaggregator:
     records in aggregates of the KPL whose hash keys belong to another shard are therefore left out,
     one by one, and counted. All others are delivered: without a reshard nothing is put twice, nor
     by producers that aggregate without regard to shards. Nothing is left out of a stream that
-    distributes records itself, or has done so: which of them it placed is not known.
+    distributes records itself, or has done so: it is not known which records the service placed.
 
     Args:
         mode: what to do with aggregates.

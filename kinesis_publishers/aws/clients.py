@@ -100,7 +100,7 @@ async def open_aio_client(
 
 
 def _check_way_to(client: Any) -> None:
-    """Refuse what no call of a client can reach, before the network is blamed for it."""
+    """Refuse what a client can never reach, before the network is blamed for it."""
     if client.meta.service_model.service_name == "kinesis":
         # A botocore that does not know it yet drops it from answers.
         summary = client.meta.service_model.shape_for("StreamDescriptionSummary")

@@ -58,8 +58,8 @@ class CallingControlPlane(ControlPlane):
     ) -> tuple[_T, ...]:
         """Return the items of all pages.
 
-        The repetition of a listing that was refused for now continues with the refused page: a
-        long one would never end otherwise while some of the calls are refused.
+        A repeated listing continues with the page that was refused: otherwise a long listing
+        would never end while some of its calls are refused.
         """
         key, now = f"{operation} {where}", asyncio.get_running_loop().time()
         known, items, request, since = self._unfinished.pop(key, (None, [], first, now))
@@ -220,7 +220,7 @@ def _shard(stream_arn: str, description: dict[str, Any]) -> Shard:
         starting_sequence_number=text_in(numbers, "StartingSequenceNumber"),
         ending_sequence_number=_optional(numbers, "EndingSequenceNumber"),
     )
-    # What is no number is noticed here, where the call is repeated.
+    # A value that is not a number is noticed here, where the call is repeated.
     HashRange.of(shard)
     return shard
 

@@ -242,7 +242,7 @@ def _loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _L
 
 
 def _chain(kit: SimpleNamespace, session: Any) -> Any:
-    """Return botocore's chain of providers, which asks nobody at a terminal."""
+    """Return botocore's chain of providers, without prompts on a terminal."""
     watch_signatures(session)
     resolver = kit.create_resolver(session)
     resolver.get_provider("assume-role")._prompter = _refuse_to_ask

@@ -146,7 +146,7 @@ _CREDENTIAL_EXCEPTIONS = (
     botocore_errors.InvalidConfigError,
 )
 _CREDENTIAL_MODULES = ("botocore.credentials", "botocore.tokens", "botocore.configloader")
-# Where a user's own class is called, whose errors are for its author.
+# Where a user's own class is called; its errors are for its author.
 _OWN_CALLS = ("_call_class", "_freeze")
 # What asks for credentials while another call is made, and whom.
 _CREDENTIAL_OPERATIONS = {
@@ -215,7 +215,7 @@ def _is_of_network(error: BaseException) -> bool:
 def _words_of(error: BaseException) -> str:
     """Return what an error says, without secrets.
 
-    Of what it does not know a client of HTTP quotes all: a header that it cannot send, with the
+    An HTTP client quotes whatever it cannot handle: a header that it cannot send, with the
     session token, or an answer that it cannot parse, with the credentials of a role.
     """
     if type(error) is botocore_errors.HTTPClientError:

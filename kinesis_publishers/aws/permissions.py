@@ -1,7 +1,7 @@
-"""Proves, without effects, that the credentials may make the calls of a reader or of a producer.
+"""Tests, without effects, whether the credentials may make the calls of a reader or producer.
 
-Calls of the data plane are made with DryRun, those that only describe as they are. Nothing proves
-those that register and remove stream consumers.
+Calls of the data plane are made with DryRun, those that only describe as they are. Calls that
+register and remove stream consumers cannot be tested.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class PermissionProof:
     _plane: CallingControlPlane
     _stream: str
     found: list[Permission] = field(factory=list)
+    # An emulator may enforce policies and not know DryRun.
+    _is_aws: bool = field(default=True, kw_only=True)
     _shard_id: str = "shardId-000000000000"
 
     async def describe(self) -> None:
@@ -98,10 +100,10 @@ class PermissionProof:
             raise
         except ServiceError as error:
             is_denied = isinstance(error, AccessDeniedError | EncryptionKeyError)
-            if is_denied or error.code == _WOULD_SUCCEED:
+            if (is_denied and self._is_aws) or error.code == _WOULD_SUCCEED:
                 await self._try(operation, where, DryRun=True, **request)
                 return
-            # It says nothing of DryRun, as a refused rate.
+            # The answer says nothing about DryRun, such as a throttled call.
             reason = str(error)
         self._note(operation, where, reason)
 

@@ -41,7 +41,7 @@ _CHANGING = ("authorization", "content-length", "x-amz-date", _TOKEN.lower())
 _TIME = "%Y%m%dT%H%M%SZ"
 _CORRECTED = "kinesis-publishers-v4"
 _LEGAL = re.compile(r"[!-~]*")
-# As they are called in AWS_ACCESS_KEY_ID and so on.
+# Their names in AWS_ACCESS_KEY_ID and so on.
 _PARTS = ("access key id", "secret access key", "session token")
 
 
@@ -143,7 +143,7 @@ def check_credentials(frozen: ReadOnlyCredentials, source: str, profile: str | N
     Raises:
         CredentialsError: says which value it is and where it comes from, and does not show it.
     """
-    # What a user's own class returns may be of any type.
+    # A user's own class may return values of any type.
     values: Iterable[Any] = frozen
     for name, value in zip(_PARTS, values, strict=False):
         if not value or (isinstance(value, str) and _LEGAL.fullmatch(value)):

@@ -46,7 +46,7 @@ def answer_in(answer: Any, count: int, stream: str) -> PutAnswer:
     records = answer["Records"]
     if len(records) != count:
         raise ValueError(f"{len(records)} results for {count} records")
-    # Whatever FailedRecordCount says: what a record's own entry says counts.
+    # A record's own entry decides, regardless of FailedRecordCount.
     errors = {
         place: _refusal(one, stream) for place, one in enumerate(records) if one.get("ErrorCode")
     }

@@ -58,7 +58,7 @@ class KeptProgress(Protocol):
         """Return what is stored for a shard; ``None`` if its progress is dropped."""
 
     def note_age(self, key: ShardKey, progress: ShardProgress) -> None:
-        """Learn that an idle shard has become older, which need not be written for itself."""
+        """Note that an idle shard has been read further, which needs no write of its own."""
 
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Write the new progress of shards."""

@@ -170,10 +170,6 @@ class RedisCheckpointStore(VersionedStore):
             socket_connect_timeout=_CALL_SECONDS,
         )
 
-    async def close(self) -> None:
-        await super().close()
-        await self._disconnect()
-
     async def _disconnect(self) -> None:
         if self._client is not None:
             # A server that has vanished does not say goodbye.

@@ -128,10 +128,6 @@ class SqlCheckpointStore(VersionedStore):
         await super().open()
         await self._call(self._provide_table)
 
-    async def close(self) -> None:
-        await super().close()
-        await self._disconnect()
-
     async def _disconnect(self) -> None:
         # A server that has vanished does not say goodbye.
         with suppress(OSError, SQLAlchemyError):

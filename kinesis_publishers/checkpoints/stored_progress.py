@@ -216,7 +216,7 @@ class StoredProgress:
         await self._remove(gone)
 
     def note_age(self, key: ShardKey, progress: ShardProgress) -> None:
-        """Do nothing: that would be a write of its own."""
+        """Do nothing: it would need a separate write."""
 
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Write the new progress of shards that have a checkpoint."""

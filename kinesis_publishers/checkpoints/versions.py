@@ -143,6 +143,7 @@ class VersionedStore(CheckpointStore):
 
     async def close(self) -> None:
         self._is_open = False
+        await self._disconnect()
 
     async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
         attempts = [self._book.attempt(write.shard, write.expected) for write in writes]

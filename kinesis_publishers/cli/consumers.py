@@ -124,7 +124,7 @@ def register(name: str, wait: bool, connection: Connection) -> None:
     Example:
       kinesis-publishers consumers register reports --stream orders >> my.properties
     """
-    # It stays until somebody removes it by hand.
+    # It stays until it is removed by hand.
     never = {RegistrationConfig.deregister.full_key: DeregistrationPolicy.NEVER.value}
     properties = connection.properties_without_reading(never)
     run_until_signal(

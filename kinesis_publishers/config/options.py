@@ -202,7 +202,7 @@ class Options(TypedDict, total=False):
     pending_maxbytes: int | str | None
     """How many bytes of all shards may wait in memory."""
     processing_slow_after: Time | None
-    """After how long a callback, or the body of a loop, that has not returned is reported."""
+    """The time after which a callback, or the body of a loop."""
     metrics_sinks: str | Sequence[str] | None
     """Where diagnostic events go."""
     metrics_level: Literal["shard", "stream"] | None

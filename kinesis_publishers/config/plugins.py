@@ -126,8 +126,8 @@ def _hint(name: str, known: Iterable[str]) -> str:
 def check_fit(found: type, base: type, *, reference: str) -> None:
     """Check that ``found``, which messages call ``reference``, can be used as ``base``.
 
-    A method that is async where nobody awaits it would do nothing, and the reverse would fail only
-    when it is called. Python itself says clearly enough what else does not fit.
+    An async method that is never awaited would do nothing, and the reverse would fail only when it
+    is called. For any other mismatch, Python's own error is clear enough.
 
     Raises:
         PluginLoadError: says what ``found`` lacks, or which methods are async or not.

@@ -53,7 +53,7 @@ OF_WRITE_STREAM: Final[Mapping[str, str]] = MappingProxyType(
 """What Spark (4.0 to 4.3) adds to the options of a sink only, as keys arrive and as users write."""
 
 # The argument of load(path), save(path) and start(path), and that of load([path, ...]): nothing
-# else is added anywhere, over Spark Connect and in pipelines neither.
+# else is added anywhere, not over Spark Connect or in pipelines either.
 _SPARK_INTERNAL: Final = frozenset({"path", "paths", *OF_WRITE_STREAM})
 # The namespaces of awslabs' connector, and of Qubole's after it.
 _FOREIGN_PREFIXES: Final = ("kinesis.", "executor.", "client.", "sink.")

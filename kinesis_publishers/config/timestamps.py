@@ -132,7 +132,7 @@ def _parse_epoch_seconds(text: str) -> datetime:
 
 def _parse_iso(text: str) -> datetime:
     parsed = datetime.fromisoformat(text)
-    # Whoever means local time would begin hours too late, and miss records.
+    # A user who means local time would begin hours too late, and miss records.
     if parsed.tzinfo is None:
         raise ValueError("no time zone")
     return parsed.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""Says which calls of the application take long, while they do."""
+"""Reports calls of the application that take long, while they run."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class _Call:
 class SlowCalls:
     """Reports each call that takes longer than ``after_seconds``, if that is not 0.
 
-    Those for single records cost nothing: they are looked at periodically. What blocks the event
-    loop is reported when it has returned.
+    Calls for single records cost nothing: they are checked periodically. A call that blocks the
+    event loop is reported when it has returned.
     """
 
     _after_seconds: float
@@ -63,7 +63,7 @@ class SlowCalls:
             self._note_return(call)
 
     def look(self) -> None:
-        """Report what takes long: once it does, and each time that it has taken twice as long."""
+        """Report a call that takes long, and again each time that its duration has doubled."""
         now = self._looked_at = self._clock.monotonic()
         for call in self._calls:
             if (at := call.taken()) != call.at:

@@ -281,7 +281,7 @@ class LeaseLost(ShardEvent, level=WARNING):
 
     Attributes:
         owner: who has it now; ``None`` if no worker has.
-        is_removed: whether somebody has removed the row, and the checkpoint with it.
+        is_removed: whether the row was removed, and the checkpoint with it.
     """
 
     owner: str | None

@@ -59,7 +59,7 @@ class LeaseRows:
     rows: dict[ShardKey, StoredCheckpoint] = field(factory=dict, init=False)
     _identities: dict[str, StreamIdentity] = field(factory=dict, init=False)
     _listed: dict[ShardKey, Shard] = field(factory=dict, init=False)
-    # Where shards stand whose rows somebody has removed under this worker.
+    # The positions of shards whose rows were removed while this worker had them.
     _removed: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
     # The shards that have left the retention unread, as was reported.
     _lost: set[ShardKey] = field(factory=set, init=False)

@@ -82,9 +82,9 @@ class Record(NamedTuple):
     def id(self) -> str:
         """The identity of the record, the same whenever and however it is read.
 
-        ``STREAM NAME/SHARD ID/SEQUENCE NUMBER/SUB-SEQUENCE NUMBER``, with nothing behind the last
-        slash for a record that was put by itself. It is unique in an account and region, also if a
-        stream is created again under its name: its sequence numbers are higher then.
+        ``STREAM NAME/SHARD ID/SEQUENCE NUMBER/SUB-SEQUENCE NUMBER``, with nothing after the last
+        slash for a record that was put by itself. It is unique in an account and region, even if a
+        stream is created again under the same name: its sequence numbers are higher then.
         """
         sub = "" if self.sub_sequence_number is None else self.sub_sequence_number
         return f"{self.stream_name}/{self.shard_id}/{self.sequence_number}/{sub}"

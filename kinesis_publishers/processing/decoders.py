@@ -87,7 +87,7 @@ def decoder_of(decode: str | Decoder | None) -> Decoder | None:
 def avro(schema: dict[str, Any] | list[Any] | str) -> Decoder:
     """Return a decoder of single Avro records without a header (extra ``avro``).
 
-    A value that is too deep, where the schema contains itself, is a ``RecursionError``.
+    A value that is nested too deeply, if the schema contains itself, is a ``RecursionError``.
 
     Args:
         schema: with which they were written, as JSON or parsed.
@@ -134,10 +134,10 @@ def glue(
 ) -> Decoder:
     """Return a decoder of what AWS Glue's Schema Registry serializers have written.
 
-    A payload begins with the id of its schema, which is asked for once: ``glue:GetSchemaVersion``.
-    Whoever writes a record chooses that id: one that the registry does not have, or whose schema
-    cannot be used, is the record's fault, a ``ValueError``, and is asked for again after a minute.
-    ``SchemaError`` means that the registry could not be asked.
+    A payload begins with the id of its schema, which is looked up once: ``glue:GetSchemaVersion``.
+    The producer chooses that id. An id that the registry does not have, or whose schema cannot be
+    used, is an error of the record, a ``ValueError``, and is looked up again after a minute.
+    ``SchemaError`` means that the registry could not be queried, or that a package is missing.
 
     Args:
         client: ``boto3.client("glue")``.

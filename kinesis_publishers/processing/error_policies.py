@@ -93,8 +93,8 @@ class DeadLetter:
 
         A record becomes the JSON object that :meth:`to_file` writes, with its partition key; one of
         more than 720 KiB becomes several, with a ``part`` of its ``parts`` each. A letter that
-        has been put aside three times, by what it says, is left where it is, and an error in the
-        log names its place: its stream seems to be read.
+        claims to have been put aside three times stays where it is, and an error in the log names
+        its place: its stream seems to be the one that is read.
 
         The arguments are those of ``BlockingProducer.from_properties``. The producer is opened for
         the first record, and closed at the end of the program.
@@ -212,8 +212,8 @@ def next_step(
         Exception: ``error``, if reading must stop.
     """
     error.add_note(f"It was raised by {of} for {place}.")
-    # An invalid aggregate has the same bytes the next time. A whole batch may have failed for a
-    # reason outside, and so may a record that would be put aside; what lies between is halved.
+    # An invalid aggregate has the same bytes the next time. A whole batch may have failed for an
+    # external reason, and so may a record that would be put aside; parts in between are halved.
     may_help = not isinstance(error, AggregationError) and not (parts and parts.is_cut)
     if isinstance(policy, RetryOnError) and may_help and failures <= policy.policy.max_retries:
         delay = policy.policy.delay_seconds(failures - 1)

@@ -1,4 +1,4 @@
-"""What a record becomes that is put aside, and where it may be put."""
+"""What a record becomes when it is put aside, and where it may go."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _MOST_TIMES: Final = 3
 def letters_of(record: Record, error: Exception, part_bytes: int | None = None) -> Iterator[bytes]:
     """Yield JSON objects, each on a line, for the parts of a record; one without ``part_bytes``.
 
-    With it there is none for a letter that has been put aside three times, by what it says: its
-    stream seems to be read by what puts letters there. A producer can forge such a letter. It is
-    not lost either: an error in the log names its place, and it stays in its stream. To raise here
-    would let whoever may write stop whoever reads.
+    With it, a letter that claims to have been put aside three times yields none: its stream seems
+    to be read by the program that puts letters there. A producer can forge such a letter. It is
+    not lost either: an error in the log names its place, and it stays in its stream. To raise
+    here would let producers stop readers.
     """
     import pybase64  # Most programs put nothing aside.
 
@@ -62,7 +62,7 @@ def letters_of(record: Record, error: Exception, part_bytes: int | None = None) 
 
 
 def _times_put_aside(data: bytes) -> int:
-    """Return how often a letter of :func:`letters_of` says that, and 0 for anything else."""
+    """Return the count in a letter of :func:`letters_of`, and 0 for anything else."""
     try:
         letter = orjson.loads(data) if data.startswith(_LETTER) else {}
     except ValueError:
@@ -71,7 +71,7 @@ def _times_put_aside(data: bytes) -> int:
     if any(type(letter.get(name)) is not kind for name, kind in _TYPES.items()):
         return 0
     is_ours = _ID.fullmatch(letter["id"]) and 1 <= letter["part"] <= letter["parts"]
-    # More than that no stream has from us.
+    # We put no letter with a higher count into a stream.
     return letter["letter"] if is_ours and 1 <= letter["letter"] <= _MOST_TIMES else 0
 
 
@@ -85,7 +85,7 @@ def _text_of(error: Exception) -> str:
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file, which is this user's own if it is new, and never another one by a link."""
+    """Open a file without following a link; a new one is only for this user."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 

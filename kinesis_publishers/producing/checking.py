@@ -15,7 +15,7 @@ from kinesis_publishers.errors import InvalidRecordError
 from kinesis_publishers.model import StreamIdentity, UserRecord
 from kinesis_publishers.model.records import LONGEST_PARTITION_KEY, check_marker
 from kinesis_publishers.model.shards import parse_hash_key
-from kinesis_publishers.producing.records import Row
+from kinesis_publishers.producing.records import Row, utf8_bytes
 
 Data: TypeAlias = bytes | bytearray | memoryview | str
 """What can be put; a text is encoded in UTF-8."""
@@ -139,7 +139,7 @@ class RecordChecker:
             InvalidRecordError: it does not, and did not when it was asked again.
             KinesisPublishersError: it cannot be asked.
         """
-        key_bytes = len(key.encode())
+        key_bytes = utf8_bytes(key)
         size = len(data) + key_bytes
         if marker is not None:
             # In an aggregate the partition key is there twice.

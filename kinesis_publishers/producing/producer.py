@@ -365,9 +365,10 @@ class KinesisProducer:
         self._outstanding.give_up_all(error)
 
     def _check_usable(self) -> None:
-        self._process.check(f"the producer for {self._services.name}")
-        if self._unusable:
-            raise ClosedError(f"the producer for {self._services.name} {self._unusable}")
+        if self._process.is_left or self._unusable:
+            what = f"the producer for {self._services.name}"
+            self._process.check(what)
+            raise ClosedError(f"{what} {self._unusable}")
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:
         """Return the event loop of the producer, if it can be used there.

@@ -38,7 +38,7 @@ class ShardQueue:
         error: what it said.
         budget: decides how long it is left alone.
         choices: as that of a :class:`ShardMap`; the queue has the records of so many shards.
-        leaves_out_keys: whether records are sent without the keys that nobody has given.
+        leaves_out_keys: whether records are sent without their random keys.
     """
 
     shard: ShardKey

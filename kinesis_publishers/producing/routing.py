@@ -92,7 +92,7 @@ def _hole(neighbour: Shard, first: int, last: int) -> Shard:
 class RandomKey(str):
     """A partition key that serves to choose a shard only: where the service does, it is left out.
 
-    A record keeps it all the same, for the stream may want keys again before it is written.
+    A record keeps it anyway, because the stream may need keys again before it is written.
     """
 
     __slots__ = ()

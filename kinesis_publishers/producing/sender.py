@@ -218,7 +218,7 @@ class Sender:
         return ()
 
     def _send_keys(self, parts: deque[Part]) -> Sequence[Sequence[Part]]:
-        """Let records wait again that were refused without keys: the stream may want them again."""
+        """Requeue records that were refused without keys: the stream may need keys again."""
         if any(part.queue.leaves_out_keys for part in parts):
             self._ask(self._clock.monotonic())
         while parts:

@@ -71,12 +71,13 @@ class CallbackSink(DeliverySink):
 
     def __init__(self, on_batch: OnBatch, slow_calls: SlowCalls) -> None:
         self._on_batch = on_batch
+        self._name = name_of(on_batch)
         self._slow_calls = slow_calls
 
     async def deliver(self, delivery: Delivery) -> None:
-        name, shard, batch = name_of(self._on_batch), delivery.shard, delivery.batch
+        shard, batch = delivery.shard, delivery.batch
         try:
-            with self._slow_calls.watching(name, shard.key, batch):
+            with self._slow_calls.watching(self._name, shard.key, batch):
                 await self._on_batch(shard, batch)
         finally:
             delivery.release()
@@ -124,7 +125,7 @@ class RunningConsumers:
     ) -> AbstractAsyncContextManager[None]:
         """Report in the context how far each is behind, and what takes long.
 
-        It also says once that nothing has come since reading began at LATEST, ``latest_at()``.
+        It also logs once that nothing has come since reading began at LATEST, ``latest_at()``.
         """
 
         async def report() -> None:

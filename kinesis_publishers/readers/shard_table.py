@@ -59,8 +59,8 @@ class ShardTable:
         others: shards that the service has listed and that do not exist for this reader.
         progress: how far each known shard has been read.
         latest_at: when a stream was begun at LATEST, if one was.
-        left: the same of shards that are there and do not exist for this reader: a later one that
-            reads them goes on there.
+        left: the same for shards that this reader leaves out: a later reader of them continues
+            there.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class ShardTable:
     def _is_left(self, key: ShardKey, listed: Iterable[Shard]) -> bool:
         """Say whether an earlier run left out a shard that is gone, as this one would.
 
-        Whoever leaves out all of its children leaves the shard out, too: others read it.
+        A reader that leaves out all children of a shard leaves the shard out, too: others read it.
         """
         children = [one for one in listed if key in one.parent_keys]
         is_left = bool(children) and not any(map(self._services.assigner.reads, children))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _STREAM: Final = "flights"
 _CLOCK: Final = SystemClock()
 _POLL_SECONDS: Final = 0.2
-# What is put at once; between two portions it is seen how far the query is.
+# How much is put at once; between two portions the progress of the query is checked.
 _PORTION_RECORDS: Final = 20_000
 # The local Kinesis of the demo limits reading alone.
 _NO_LIMIT: Final = {ProducerConfig.rate_percent.full_key: 100_000}
@@ -57,8 +57,9 @@ def run_demo(
 ) -> bool:
     """Run the demo and say whether what Spark read is exactly what was put.
 
-    It leaves no process and no file behind, however it ends. It calls ``check_signals`` time and
-    again, which raises to end it. ``limit`` is how many flights to put; ``None`` for all.
+    It leaves no process and no file behind, however it ends. It keeps calling
+    ``check_signals``, which raises to end it. ``limit`` is how many flights to put; ``None`` for
+    all.
 
     Raises:
         DemoError: Spark failed, or the query ended before it was stopped.
@@ -150,7 +151,7 @@ class _Job:
         handed = put = read = 0
         elapsed = 0.0
         while put < total or read < total:
-            # The buffer must have room: who waits for it does not see that the query has failed.
+            # The buffer must have room: a wait for it would hide that the query has failed.
             if producer.pending_records < _PORTION_RECORDS:
                 portion = self.flights[handed : handed + _PORTION_RECORDS]
                 producer.put_many(portion)

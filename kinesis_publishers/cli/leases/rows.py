@@ -287,7 +287,7 @@ def row_table(
             table,
             key.shard_id if has_one_stream else str(key),
             owner_of(row),
-            # One reader alone writes nothing of a shard without records for hours.
+            # A single reader writes nothing for hours about a shard without records.
             behind if as_of is None or row.checkpoint.lease else f"up to {behind}",
             "" if rate is None else format_bytes(rate),
             ", ".join(lease.parents),

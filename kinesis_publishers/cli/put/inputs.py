@@ -94,7 +94,7 @@ class LineSplitter:
             complete[0] = bytes(self._rest) + complete[0]
             self._rest.clear()
         self._rest += rest
-        return complete if self._is_whole else [line.removesuffix(b"\r") for line in complete]
+        return [line.removesuffix(b"\r") for line in complete]
 
     def end(self) -> list[bytes]:
         """Return the last record: all of a whole, or a line that no line feed has ended."""

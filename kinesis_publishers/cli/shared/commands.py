@@ -60,7 +60,7 @@ class CleanCommand(click.Command):
             error.message = shown_lines(error.message)  # type: ignore[misc]
             raise
         except KinesisPublishersError as error:
-            # Without a file, what is wrong with the properties stands on the command line.
+            # Without a file, the mistake in the properties is on the command line.
             is_config = isinstance(error, ConfigErrors | MissingOptionError)
             is_usage = is_config and not ctx.params.get("config")
             kind = click.UsageError if is_usage else click.ClickException

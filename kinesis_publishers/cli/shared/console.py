@@ -62,7 +62,7 @@ def new_table(*headings: str, **column: Any) -> Table:
 
 
 def add_row(table: Table, *cells: str | Text, style: str = "") -> None:
-    """Add a row in which texts stand as they are: nothing of them is markup or obeyed."""
+    """Add a row with texts as they are: a terminal obeys nothing in them, and none is markup."""
     from rich.text import Text
 
     from kinesis_publishers.cli.shared.formats import printable
@@ -109,14 +109,16 @@ def print_json_lines(objects: Iterable[Any]) -> None:
     """Write each object as JSON on a line of its own, without what a terminal would obey."""
     import orjson
 
+    from kinesis_publishers.cli.shared.formats import printable
+
     stream = output_bytes()
     for one in objects:
-        stream.write(shown_lines(orjson.dumps(one).decode()).encode() + b"\n")
+        stream.write(printable(orjson.dumps(one).decode()).encode() + b"\n")
     stream.flush()
 
 
 def say(text: str) -> None:
-    """Write a message to standard error; what it quotes may come from anybody."""
+    """Write a message to standard error; it may quote untrusted text."""
     click.echo(shown_lines(text), err=True)
 
 

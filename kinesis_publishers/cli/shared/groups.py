@@ -1,8 +1,6 @@
-"""What all groups of commands have in common; it imports nothing else, for ``--help`` is quick."""
+"""What all groups of commands share; it imports nothing else, which keeps ``--help`` fast."""
 
 from __future__ import annotations
-
-from difflib import get_close_matches
 
 import click
 
@@ -14,7 +12,9 @@ class SuggestingGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one may be meant."""
-        names = self.list_commands(ctx)
-        if args and args[0] not in names and (near := get_close_matches(args[0], names, n=1)):
-            ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]!r}?")
+        if args and self.get_command(ctx, args[0]) is None:
+            from difflib import get_close_matches
+
+            if near := get_close_matches(args[0], self.list_commands(ctx), n=1):
+                ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)

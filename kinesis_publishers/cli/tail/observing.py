@@ -54,7 +54,7 @@ def observer_properties(
 
     A tail that read as the application would move its checkpoints, take over its subscriptions,
     remove its consumer, publish its metrics, and make most of the calls that its shards answer.
-    What the command line says counts, but for checkpoints.
+    The command line takes precedence, except for checkpoints.
 
     Raises:
         ConfigErrors: lists everything that is wrong with the properties.
@@ -95,7 +95,7 @@ def _fan_out(
     """Return what lets a tail read with its own stream consumer, or else poll; add the reason.
 
     Raises:
-        UsageError: the command line asks for enhanced fan-out, and not for such a consumer.
+        UsageError: the command line asks for enhanced fan-out without such a consumer.
     """
     theirs, ours = _consumers(file), _consumers(line)
     if ours and not ours & theirs:

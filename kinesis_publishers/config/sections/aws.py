@@ -27,7 +27,10 @@ CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
 
 def _domains() -> tuple[str, ...]:
     # A file of botocore, without the cost of importing it.
-    (folder,) = getattr(find_spec("botocore"), "submodule_search_locations", None) or ("",)
+    spec = find_spec("botocore")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    (folder,) = spec.submodule_search_locations
     data = orjson.loads(Path(folder, "data", "partitions.json").read_bytes())
     outputs = [one["outputs"] for one in data["partitions"]]
     kinds = ("dnsSuffix", "dualStackDnsSuffix")

@@ -156,7 +156,7 @@ class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
         parser=Choice(members=EndingPosition),
         default=EndingPosition.LATEST,
         doc="Where a batch read ends. LATEST is the instant at which the DataFrame is loaded. "
-        "Readers without an end, which are all others, refuse the options of an end.",
+        "Only spark.read has an end: all other readers refuse these options.",
     )
     timestamp_text: ClassVar[Option[str | None]] = Option(
         key="stream.endpos.timestamp",

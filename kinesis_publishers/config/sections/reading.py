@@ -185,8 +185,8 @@ class ProcessingConfig(Section, section="Processing", namespace=Namespace.OURS):
         key="processing.slow-after",
         parser=Duration(unit="s"),
         default=60.0,
-        doc="After how long a callback, or the body of a loop, that has not returned is reported, "
-        "with its shard and record; 0 is never.",
+        doc="The time after which a callback, or the body of a loop, that has not returned is "
+        "reported with its shard and record. 0 disables the report.",
     )
 
 

@@ -116,7 +116,7 @@ def _shard(number: int) -> ShardKey:
 
 
 class CheckpointStoreContract:
-    """What every store of checkpoints owes. Override the fixture ``new_store``.
+    """What every store of checkpoints must do. Override the fixture ``new_store``.
 
     It returns a function that makes a store, not open yet, for the application of a name. All
     stores that it makes in one test have the same storage, which is empty when the test begins;

@@ -112,7 +112,7 @@ class RecordPublisherFactoryContract:
         await assert_shard_is_read(factory, held.records, clock=subject.clock, shard=held.shard)
 
     async def test_it_reads_unprepared_and_closes(self, subject: FactorySubject) -> None:
-        # Only a fetcher that reads whole shards prepares; who reads a range does not.
+        # Only a fetcher of whole shards prepares; a reader of a range does not.
         held = await subject.hold(sample_records(3))
         with no_task_is_left():
             factory = subject.factory()

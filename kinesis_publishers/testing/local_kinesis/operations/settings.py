@@ -16,7 +16,7 @@ from kinesis_publishers.testing.local_kinesis.requests import Request, missing, 
 from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
 from kinesis_publishers.testing.local_kinesis.stream import METRICS, Consumer, Stream, StreamMode
 
-# The defaults of us-east-1. AWS raises them on request: they are shown, and not kept to.
+# The defaults of us-east-1. AWS raises them on request: they are shown, but not enforced.
 _MOST_SHARDS, _MOST_ON_DEMAND_STREAMS = 20_000, 50
 #: Of a new on-demand stream, of which each takes 1 MiB/s.
 ON_DEMAND_SHARDS = 4
