@@ -326,9 +326,9 @@ class AggregationError(KinesisPublishersError):
 
 
 class SchemaError(KinesisPublishersError):
-    """The schema of a record could not be queried; the record is not at fault, and not put aside.
+    """The schema of a record cannot be used here; the record is not at fault, and not put aside.
 
-    What to do: allow ``glue:GetSchemaVersion``, check the connection, or let the client retry more.
+    What to do: allow ``glue:GetSchemaVersion``, check the connection, or install what is missing.
     """
 
 

@@ -107,7 +107,7 @@ def _check_way_to(client: Any) -> None:
         summary._shape_model["members"].setdefault(_STRATEGY, {"shape": "StreamStatus"})
     region, url = str(client.meta.region_name), urlsplit(client.meta.endpoint_url)
     host, variable = url.hostname or "", f"{url.scheme.upper()}_PROXY"
-    if host.endswith(AWS_DOMAINS) and not re.fullmatch(_REGION, region):
+    if is_of_aws(client) and not re.fullmatch(_REGION, region):
         raise ConfigError(f"aws.region: AWS has no region {region!r}; they look like us-east-1.")
     proxy = get_environ_proxies(url.geturl()).get(url.scheme)
     if not proxy:
@@ -123,6 +123,11 @@ def _check_way_to(client: Any) -> None:
                 f"NO_PROXY has {entry}, and botocore knows no networks there: add {host} itself, "
                 f"or unset {variable}."
             )
+
+
+def is_of_aws(client: Any) -> bool:
+    """Return whether a client calls AWS's own hosts, and not an emulator."""
+    return (urlsplit(client.meta.endpoint_url).hostname or "").endswith(AWS_DOMAINS)
 
 
 def _is_in_network(host: str, network: str) -> bool:

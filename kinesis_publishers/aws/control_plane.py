@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 from kinesis_publishers.abc import ControlPlane
-from kinesis_publishers.aws.clients import Boto3Client, method_of
+from kinesis_publishers.aws.clients import Boto3Client, is_of_aws, method_of
 from kinesis_publishers.aws.errors import complete_answer, text_in
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import AwsConfig
@@ -38,6 +38,11 @@ class CallingControlPlane(ControlPlane):
         # The first request of a listing, what was read, the request that was refused then, and
         # when it began.
         self._unfinished: dict[str, tuple[Any, list[Any], dict[str, Any], float]] = {}
+
+    @property
+    def calls_aws(self) -> bool:
+        """Whether the calls made so far went to AWS's own hosts, and not to an emulator."""
+        return False
 
     @abstractmethod
     async def _ask(
@@ -166,6 +171,10 @@ class Boto3ControlPlane(Boto3Client, CallingControlPlane):
 
     def __init__(self, config: AwsConfig, clock: Clock | None = None) -> None:
         super().__init__(config, "control plane", clock)
+
+    @property
+    def calls_aws(self) -> bool:
+        return self._client is not None and is_of_aws(self._client)
 
     async def _ask(
         self, operation: str, where: str, read: Callable[[dict[str, Any]], _T], **request: Any

@@ -48,8 +48,6 @@ class PermissionProof:
     _plane: CallingControlPlane
     _stream: str
     found: list[Permission] = field(factory=list)
-    # An emulator may enforce policies and not know DryRun.
-    _is_aws: bool = field(default=True, kw_only=True)
     _shard_id: str = "shardId-000000000000"
 
     async def describe(self) -> None:
@@ -100,7 +98,8 @@ class PermissionProof:
             raise
         except ServiceError as error:
             is_denied = isinstance(error, AccessDeniedError | EncryptionKeyError)
-            if (is_denied and self._is_aws) or error.code == _WOULD_SUCCEED:
+            # An emulator may enforce policies and not know DryRun.
+            if (is_denied and self._plane.calls_aws) or error.code == _WOULD_SUCCEED:
                 await self._try(operation, where, DryRun=True, **request)
                 return
             # The answer says nothing about DryRun, such as a throttled call.

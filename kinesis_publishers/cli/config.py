@@ -24,7 +24,6 @@ from kinesis_publishers.cli.shared.console import (
 )
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.config import (
-    AwsConfig,
     CheckpointConfig,
     FanOutConfig,
     Properties,
@@ -165,10 +164,9 @@ async def _prove(properties: Properties, wanted: str) -> tuple[Permission, ...]:
     # Spark reads ranges again after a restart, by polling.
     polls = not is_fan_out or bool(properties.given_keys(SparkConfig.options()))
     found: list[Permission] = []
-    is_aws = properties.get(AwsConfig.endpoint_url) is None
     async with open_control(properties) as control:
         for stream in await control.streams():
-            proof = PermissionProof(control.control_plane, stream.arn, found, is_aws=is_aws)
+            proof = PermissionProof(control.control_plane, stream.arn, found)
             await proof.describe()
             if wanted != "write" and polls:
                 await proof.poll()

@@ -225,7 +225,11 @@ def test_permissions_are_proved_without_effects(
     ("fault", "denied", "unproven"),
     [
         (Fault("GetRecords", "error", code="AccessDeniedException"), POLL[1:], []),
-        (Fault("GetShardIterator", "error", code="AccessDeniedException"), POLL[:1], POLL[1:]),
+        (
+            Fault("GetShardIterator", "error", code="AccessDeniedException"),
+            POLL[:1],
+            POLL[1:],
+        ),
         (Fault("PutRecords", "error", code="KMSDisabledException"), ["PutRecords"], []),
         (Fault("ListShards", "throttle"), [], READ[1:]),
     ],
@@ -251,8 +255,10 @@ def test_what_a_consumer_needs_is_not_known_before_it_exists(run: RunCommand) ->
     [
         Fault("GetShardIterator", "body", message='{"ShardIterator": "a"}'),
         Fault("GetShardIterator", "throttle"),
+        # An emulator may enforce policies and not know DryRun.
+        Fault("GetShardIterator", "error", code="AccessDeniedException"),
     ],
-    ids=["unknown", "throttled"],
+    ids=["unknown", "throttled", "denied"],
 )
 def test_nothing_is_written_where_a_dry_run_is_not_known(run: RunCommand, fault: Fault) -> None:
     run.server.add_fault(fault)
