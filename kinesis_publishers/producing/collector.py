@@ -129,11 +129,9 @@ def columns_of(parts: Iterable[Part]) -> PutColumns:
             hash_keys += [one.explicit_hash_key for one in entries]
             has_hash_keys = True
             continue
-        queue = part.queue
         for run in part.runs:
             payloads += run.payloads
-            given = run.partition_keys
-            keys += map(queue.key_of, given) if queue.leaves_out_keys else given
+            keys += part.queue.keys_of(run.partition_keys)
             hash_keys += run.explicit_hash_keys or repeat(None, len(run))
             has_hash_keys = has_hash_keys or run.explicit_hash_keys is not None
     return PutColumns(

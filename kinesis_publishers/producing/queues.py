@@ -110,6 +110,10 @@ class ShardQueue:
         """Return the partition key with which a record is sent: a random one may be left out."""
         return None if self.leaves_out_keys and type(key) is RandomKey else key
 
+    def keys_of(self, keys: Sequence[str]) -> Iterable[str | None]:
+        """Return the partition keys with which records are sent, as :meth:`key_of` does."""
+        return map(self.key_of, keys) if self.leaves_out_keys else keys
+
     def seal(self) -> None:
         """Let no records be added to those that are here."""
         self._open = None
