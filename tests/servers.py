@@ -323,7 +323,9 @@ class RedisServer(Server):
 
     def wait_until(self, said: str, section: str) -> None:
         """Return when a section of INFO, or CLUSTER INFO, says so; it has no other way to tell."""
-        while said not in self.execute(section):
+        until = time.monotonic() + _START_SECONDS
+        while said not in (found := self.execute(section)):
+            assert time.monotonic() < until, f"{said} is not in {found}"
             time.sleep(0.02)
 
     def cut_connections(self) -> None:

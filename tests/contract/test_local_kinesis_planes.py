@@ -371,6 +371,22 @@ async def test_a_listing_continues_with_the_page_that_was_refused(service: Servi
     assert len(service.server.calls("ListShards")) == 7
 
 
+@pytest.mark.parametrize(
+    ("code", "calls"), [("LimitExceededException", 4), ("ExpiredNextTokenException", 5)]
+)
+async def test_a_listing_of_streams_continues_unless_its_token_has_ended(
+    service: Service, code: str, calls: int
+) -> None:
+    names = {f"more-{number:03}" for number in range(250)}  # three pages
+    for name in sorted(names):
+        service.server.create_stream(name)
+    plane = control_plane(service)
+    service.server.add_fault(Fault("ListStreams", "error", code=code, every=2, times=1))
+    await error_of(plane.list_streams())
+    assert {one.name for one in await plane.list_streams()} >= names
+    assert len(service.server.calls("ListStreams")) == calls
+
+
 async def test_without_a_stream_nothing_is_found(service: Service) -> None:
     plane, arn = service.clients.control_plane, arn_in(service)
     assert type(await error_of(plane.describe_stream(STREAM))) is StreamNotFoundError

@@ -185,6 +185,14 @@ class SharedStore:
             yield
 
     @contextmanager
+    def read_only(self) -> Iterator[None]:
+        """Let Redis take no writes while the context lasts, as the former primary of a failover."""
+        assert self.server is not None
+        self.server.execute("REPLICAOF 127.0.0.1 9")
+        yield
+        self.server.execute("REPLICAOF NO ONE")
+
+    @contextmanager
     def unlocked(self) -> Iterator[None]:
         """See to it that no worker has a lock that all others wait for, while the context lasts."""
         if self.server is not None:

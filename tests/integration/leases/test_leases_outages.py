@@ -18,23 +18,24 @@ pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize(
-    ("store", "how"),
+    ("store", "how", "state"),
     [
-        ("sqlite", "read"),
-        ("sqlite", "scan"),
-        ("sqlite", "batches"),
-        *((server, "read") for server in ("postgres", "mariadb", "redis_server")),
+        ("sqlite", "read", "away"),
+        ("sqlite", "scan", "away"),
+        ("sqlite", "batches", "away"),
+        *((server, "read", "away") for server in ("postgres", "mariadb", "redis_server")),
+        ("redis_server", "read", "read_only"),
     ],
     indirect=["store"],
 )
 def test_reading_stops_while_the_store_is_away_and_goes_on_without_a_repeat(
-    new_team: Callable[..., Team], how: str
+    new_team: Callable[..., Team], how: str, state: str
 ) -> None:
     team = new_team(4, _FAILOVER_SECONDS)
     first, second = team.start("first", "second", how=how)
     with Producer(team):
         team.wait_until_balanced(first, second)
-        with team.store.away():
+        with getattr(team.store, state)():
             gone_at = time.monotonic()
             let_pass(4 * _FAILOVER_SECONDS)
             back_at = time.monotonic()

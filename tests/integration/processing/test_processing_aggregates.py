@@ -25,6 +25,7 @@ from kinesis_publishers import (
 from kinesis_publishers.aggregation import pack_user_records
 from kinesis_publishers.errors import AggregationError, InvalidOptionError
 from kinesis_publishers.model import HashRange, hash_key_of
+from tests.integration.framework.fanout_reader import until
 from tests.integration.processing.processing_support import STREAM, Orders
 from tests.integration.processing.scanning_support import Collector
 
@@ -155,19 +156,13 @@ async def test_no_record_is_lost_while_a_stream_changes_who_chooses_shards(
                     await asyncio.to_thread(put_aggregate_anywhere)
                     await asyncio.gather(*putting)
                     # It asks when it leaves something out: what it reads later it cannot know.
-                    await until(lambda: seen.keys() >= wanted)
+                    await until(lambda: seen.keys() >= wanted, reading)
                 await asyncio.to_thread(orders.server.reshard, STREAM, shards + is_auto)
                 await asyncio.gather(*putting)
         await producer.flush()
-        await until(lambda: seen.keys() >= wanted)
+        await until(lambda: seen.keys() >= wanted, reading)
         reading.cancel()
     assert seen.keys() == wanted
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110 - what a reader has delivered
-            await asyncio.sleep(0.01)
 
 
 # A record that names the partition key 5 of none.

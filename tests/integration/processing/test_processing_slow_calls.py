@@ -76,11 +76,11 @@ def test_a_call_that_takes_long_is_reported_while_it_does_and_when_it_returns(
     is_reported = threading.Event()
 
     def note(event: Event) -> None:
-        if isinstance(event, CallbackDelayed):
+        # Another call may take that long on a busy machine.
+        if isinstance(event, CallbackDelayed) and event.callback.startswith(name):
             events.append(event)
             is_reported.set()
 
     work(orders, partial(is_reported.wait, 60), events=note, processing_slow_after="50ms")
     assert is_reported.is_set()
-    assert all(one.callback.startswith(name) for one in events)
-    assert [one.has_returned for one in events][0 :: len(events) - 1] == [False, True]
+    assert (events[0].has_returned, events[-1].has_returned) == (False, True)

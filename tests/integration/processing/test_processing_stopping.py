@@ -193,6 +193,25 @@ if fork():
     assert printed == "True\n"
 
 
+def test_a_signal_to_a_fork_does_not_stop_its_parent(orders: Orders) -> None:
+    orders.put(20, key="one shard")
+    printed, _ = run_program(f"""where = {orders.properties()!r}{_FORKS}
+async def main():
+    async with read(where) as stream:
+        await anext(stream)
+        if fork():
+            signal.signal(signal.SIGTERM, lambda *_: None)
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0)
+        for number in range(1, 20):
+            await asyncio.sleep(0)
+            print((await anext(stream)).data.decode(), flush=True)
+
+asyncio.run(main())
+""")
+    assert printed.split() == [str(number) for number in range(1, 20)]
+
+
 _TWO_READERS = """
 import asyncio, os, signal
 from kinesis_publishers import read

@@ -13,6 +13,8 @@ from kinesis_publishers_spark.schema import SPARK_SCHEMA
 from tests.integration.spark.spark_harness import FROM_THE_START, numbered
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
     from tests.integration.spark.spark_harness import QueryRunner, RunningQuery
@@ -52,6 +54,22 @@ def test_the_schema_is_the_documented_one_whatever_a_timestamp_is_to_spark(
         assert batch.count() == 10
     finally:
         spark.conf.unset("spark.sql.timestampType")
+
+
+def test_a_named_query_writes_a_table_with_each_record_once(
+    spark: SparkSession, runner: QueryRunner, flights: str, tmp_path: Path
+) -> None:
+    runner.server.put_many(flights, numbered(0, 300))
+    options = {**runner.server.properties(flights), **FROM_THE_START, "includeMetadata": "true"}
+    rows = spark.readStream.format("kinesis").options(**options).load()
+    for _ in range(2):
+        writer = rows.writeStream.queryName("copy").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer = writer.option("path", str(tmp_path / "table"))
+        writer.toTable("flights_once").awaitTermination()
+        table = spark.table("flights_once")
+        assert (table.count(), table.select("recordId").distinct().count()) == (300, 300)
+    spark.sql("DROP TABLE flights_once")
 
 
 def test_unusual_records_come_through(runner: QueryRunner, flights: str) -> None:

@@ -19,7 +19,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from kinesis_publishers.checkpoints.sql import SqlCheckpointStore, _table, _upsert
-from kinesis_publishers.checkpoints.sql_database import engine_of
+from kinesis_publishers.checkpoints.sql_database import _MEANINGS, engine_of
+from kinesis_publishers.checkpoints.versions import failure_of
 from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -324,3 +325,12 @@ async def test_a_call_that_fails_after_it_was_cancelled_leaves_nothing_behind(
         del loading
         gc.collect()
     assert found == []
+
+
+# Read-only, no room, a server that goes or comes: of PostgreSQL, then of MySQL and MariaDB.
+_PASSING = "25006 53100 53200 53300 57P01 57P03 58030 1021 1040 1047 1114 1205 1290 1792 1836 3101"
+
+
+@pytest.mark.parametrize("code", _PASSING.split())
+def test_a_state_that_passes_is_repeated(code: str) -> None:
+    assert failure_of("it", DBAPIError("", None, OSError()), code, _MEANINGS).retryable

@@ -49,6 +49,20 @@ def test_a_stream_is_described(run: RunCommand) -> None:
     assert (described["open_shards"], described["consumers"]) == (1, {"reports": "ACTIVE"})
 
 
+@pytest.mark.parametrize("command", ["describe", "consumers list"])
+def test_a_name_of_the_service_is_shown_and_not_obeyed(run: RunCommand, command: str) -> None:
+    name, arn = (
+        "[red]\x1b]0;x\x07",
+        f"arn:aws:kinesis:us-east-1:123456789012:stream/{ORDERS}/consumer/x:1",
+    )
+    consumer = {"ConsumerName": name, "ConsumerARN": arn, "ConsumerStatus": "ACTIVE"}
+    body = json.dumps({"Consumers": [{**consumer, "ConsumerCreationTimestamp": 1.0}]})
+    run.server.add_fault(Fault("ListStreamConsumers", "body", message=body))
+    output = run(command).output
+    assert "[red]\\u001b]0;x" in output
+    assert output.replace("\n", "").isprintable()
+
+
 @pytest.mark.parametrize(
     ("arguments", "mode", "shards"), [((), "ON_DEMAND", 4), (("--shards", "3"), "PROVISIONED", 3)]
 )
