@@ -111,7 +111,7 @@ def test_the_commands_of_the_front_page_put_into_a_local_kinesis(
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("plain", " passed"), ("publisher", " passed"), ("spark", "tests collected")],
+    [("plain", " passed"), ("publisher", " passed"), ("spark", "1 test collected")],
 )
 def test_the_commands_of_a_new_project_work(
     kind: str, said: str, installed: Environment, tmp_path: Path
