@@ -311,7 +311,7 @@ class _Scanner:
             if error is not None:
                 place = place_of(calls.current)
                 failures, failed_at = failures + 1 if place == failed_at else 1, place
-                await self._settle(calls, note, error, failures, place)
+                await self._settle(calls, note, error, failures)
         if calls.is_done or handed.is_cut:
             self._feed.finish(handed)
 
@@ -338,14 +338,10 @@ class _Scanner:
             note()
 
     async def _settle(
-        self,
-        calls: DeliveryCalls,
-        note: Callable[[], None],
-        error: Exception,
-        failures: int,
-        place: str,
+        self, calls: DeliveryCalls, note: Callable[[], None], error: Exception, failures: int
     ) -> None:
-        """Do what the error policy says after ``failures`` failed calls in a row at ``place``."""
+        """Do what the error policy says after ``failures`` failed calls in a row."""
+        place = place_of(calls.current)
         step = next_step(self._on_error, error, failures, place, parts=calls.parts)
         if not isinstance(step, DeadLetter):
             await wait_for_event(self._is_stopping, timeout_seconds=step, clock=self._clock)
