@@ -24,7 +24,9 @@ from kinesis_publishers import (
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.readers import PositionType
 
-OFFSET_VERSION = 1
+#: 2 since ranges may end before a record; 1 is read, too.
+OFFSET_VERSION = 2
+_VERSIONS_READ = (1, OFFSET_VERSION)
 OffsetJson: TypeAlias = dict[str, Any]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -132,11 +134,11 @@ class Offset:
             CheckpointError: it was written by a newer version, or by hand.
         """
         version = text.get("version") if isinstance(text, dict) else None
-        if not isinstance(text, dict) or version != OFFSET_VERSION:
+        if not isinstance(text, dict) or version not in _VERSIONS_READ:
             raise CheckpointError(
                 f"The checkpoint holds a Kinesis offset of version {version!r}, but this version "
-                f"of kinesis-publishers reads version {OFFSET_VERSION}: install the version that "
-                "wrote it (or a newer one), or start with a new checkpoint location."
+                f"of kinesis-publishers reads the versions {_VERSIONS_READ}: install the version "
+                "that wrote it (or a newer one), or start with a new checkpoint location."
             )
         try:
             return _from_json(text)
@@ -158,9 +160,14 @@ def _range_between(key: ShardKey, begin: ShardOffset | None, end: ShardOffset) -
         # It was read before, as ancestors are that the offset lists as ended, or it has no records
         # yet: its first micro-batch with records names the first one.
         return None
-    last, before = end.progress.processed, None if begin is None else begin.progress.processed
-    if last is not None and last != before:
-        return ShardRange(shard=key, start=start, end=last, as_of=as_of, follows=before)
+    until, before = end.progress.position, start if begin is None else begin.progress.position
+    has_moved = begin is None or until != before
+    last = until.sequence_number
+    if last is not None and has_moved:
+        is_before = end.progress.processed is None
+        return ShardRange(
+            shard=key, start=start, end=last, as_of=as_of, follows=before, excludes_end=is_before
+        )
     if end.progress.is_ended and not (begin is not None and begin.progress.is_ended):
         return ShardRange(shard=key, start=start, end=None, as_of=as_of, follows=before)
     return None

@@ -81,6 +81,7 @@ from kinesis_publishers.config.sections.source import SourceConfig as SourceConf
 from kinesis_publishers.config.sections.source import StreamsConfig as StreamsConfig
 from kinesis_publishers.config.sections.source import StreamSelector as StreamSelector
 from kinesis_publishers.config.sections.source import selected_streams as selected_streams
+from kinesis_publishers.config.sections.spark import Alignment as Alignment
 from kinesis_publishers.config.sections.spark import Planner as Planner
 from kinesis_publishers.config.sections.spark import SparkConfig as SparkConfig
 from kinesis_publishers.config.spark_options import ALLOW_VARIABLE as ALLOW_VARIABLE

@@ -23,6 +23,7 @@ from kinesis_publishers.model import (
     ShardKey,
     ShardProgress,
     ShardRange,
+    StartingPosition,
     resume_after,
 )
 
@@ -68,6 +69,7 @@ class RangeConsumer(ShardLoop):
         shard = Shard(stream_arn=wanted.shard.stream_arn, shard_id=wanted.shard.shard_id)
         progress = ShardProgress(position=wanted.start, as_of=wanted.as_of)
         super().__init__(shard, progress, context)
+        self._wanted = wanted
         self._end = wanted.end
         self._estimate = RangeEstimate(wanted.size)
         self._begin = begin
@@ -129,11 +131,11 @@ class RangeConsumer(ShardLoop):
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         await self._end_run_if_done()
         fresh = self._fresh(self.context.in_order(batch))
-        covered = len(fresh) if self._end is None else fresh.count_up_to(self._end)
+        covered, is_at_end = self._count_inside(fresh)
         inside = fresh.slice(0, covered)
         self._estimate.add(inside)
         await self._deliver(inside)
-        if not self._finish_if_ended():
+        if not self._finish_if_ended(is_at_end=is_at_end):
             self._check_end(fresh, covered, batch.millis_behind_latest)
         if self._is_done and covered < len(fresh):
             # Behind the range, and still taken over from the publisher.
@@ -174,8 +176,18 @@ class RangeConsumer(ShardLoop):
             await super()._check_beginning(batch)
         self._was_trimmed = False
 
-    def _finish_if_ended(self) -> bool:
-        if self._end is None or self.processed != self._end:
+    def _count_inside(self, fresh: RecordBatch) -> tuple[int, bool]:
+        """Return how many records are in the range, and whether the one that follows it came."""
+        if self._end is None:
+            return len(fresh), False
+        count = fresh.count_up_to(self._end)
+        if not self._wanted.excludes_end:
+            return count, False
+        is_at_end = fresh.slice(0, count).last_sequence_number == self._end
+        return count - is_at_end, is_at_end
+
+    def _finish_if_ended(self, *, is_at_end: bool = False) -> bool:
+        if not is_at_end and (self._end is None or self.processed != self._end):
             return False
         self._is_exact = True
         self._finish()
@@ -211,7 +223,8 @@ class RangeConsumer(ShardLoop):
         # Finished after that: the interruption must not take the place of the error.
         self.context.data_loss.report(
             self.shard.key,
-            f"the range that ends with record {self._end} does not read the same again: "
+            f"the range that ends {'before' if self._wanted.excludes_end else 'with'} record "
+            f"{self._end} does not read the same again: "
             f"{what_follows} after {self.reached.position}.",
             kind=ReplayMismatchError,
         )
@@ -220,10 +233,14 @@ class RangeConsumer(ShardLoop):
     def _leftover(self) -> Leftover | None:
         publisher = None if self._is_complete else self._publisher
         has_any = self._rest is not None or publisher is not None or self._is_complete
-        if self._end is None or not self._is_exact or not has_any:
+        following = self._wanted.following
+        if following is None or not self._is_exact or not has_any:
             return None
         return Leftover(
-            end=self._end, rest=self._rest, publisher=publisher, is_complete=self._is_complete
+            following=following,
+            rest=self._rest,
+            publisher=publisher,
+            is_complete=self._is_complete,
         )
 
 
@@ -242,21 +259,21 @@ _CONNECTION_BYTES = 256 * 1024
 _MOST_IN_VAIN = 2
 _TRIED_AGAIN_AFTER = 100
 
-_Key: TypeAlias = "tuple[ShardKey, SequenceNumber]"
+_Key: TypeAlias = "tuple[ShardKey, StartingPosition]"
 
 
 @frozen(kw_only=True, eq=False)
 class Leftover:
-    """What comes after the last record of a range that has been read.
+    """What comes after a range that has been read.
 
     Attributes:
-        end: the last record of the range.
+        following: where the range has ended.
         rest: the records behind it that were fetched with it; ``None`` if there are none.
         publisher: continues behind the rest; ``None`` if it was interrupted.
         is_complete: whether the shard ends with the rest.
     """
 
-    end: SequenceNumber
+    following: StartingPosition
     rest: RecordBatch | None = None
     publisher: RecordPublisher | None = None
     is_complete: bool = False
@@ -318,7 +335,7 @@ class Leftovers:
 
         A connection is not kept where that was twice in vain: other processes read the shard, too.
         """
-        key = shard, leftover.end
+        key = shard, leftover.following
         in_vain = self._in_vain.get(shard, 0)
         if leftover.is_open and in_vain >= _MOST_IN_VAIN:
             self._in_vain[shard] = (in_vain + 1) % _TRIED_AGAIN_AFTER
@@ -341,10 +358,10 @@ class Leftovers:
         oldest = self._clock.monotonic() - self._max_age_seconds
         while self._kept and next(iter(self._kept.values()))[1] < oldest:
             await self._drop(next(iter(self._kept)))
-        shard, end = wanted.shard, wanted.follows
-        if shard in self._open and self._open[shard][1] != end:
+        shard, begin = wanted.shard, wanted.follows
+        if shard in self._open and self._open[shard][1] != begin:
             await self._drop(self._open[shard])
-        leftover = None if end is None else self._remove((shard, end))
+        leftover = self._remove((shard, begin))
         if leftover is not None and leftover.is_open:
             self._in_vain.pop(shard, None)
         return leftover

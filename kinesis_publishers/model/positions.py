@@ -234,10 +234,11 @@ class ShardRange:
         start: where the range begins.
         end: its last record, included; ``None`` means the end of the shard, which is closed and
             no longer changes.
+        excludes_end: whether the range ends immediately before ``end`` instead.
         as_of: what arrived earlier precedes the range; ``None`` if the range names its first
             record. It shows whether records at its beginning may have been removed.
-        follows: the record before the first one, if known: a reader that has read up to it may
-            continue there. It does not affect which records the range has.
+        follows: where the range before it has ended: a reader that has come there may continue. It
+            does not affect which records the range has.
         size: lets a reader fetch little that comes after the end; no more follows from it.
     """
 
@@ -245,11 +246,18 @@ class ShardRange:
     start: StartingPosition
     end: SequenceNumber | None
     as_of: datetime | None = field(default=None, eq=False)
-    follows: SequenceNumber | None = field(
-        eq=False,
-        default=Factory(lambda self: ShardProgress(position=self.start).processed, takes_self=True),
+    follows: StartingPosition = field(
+        eq=False, default=Factory(lambda self: self.start, takes_self=True)
     )
     size: RangeSize | None = field(default=None, eq=False)
+    excludes_end: bool = False
+
+    @property
+    def following(self) -> StartingPosition | None:
+        """Where the next range begins, ``None`` at the end of the shard."""
+        if self.end is None:
+            return None
+        return StartingPosition.at(self.end) if self.excludes_end else resume_after(self.end)
 
 
 def is_refresh_due(written: datetime | None, current: datetime | None, now: datetime) -> bool:

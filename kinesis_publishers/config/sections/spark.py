@@ -17,6 +17,13 @@ class Planner(Enum):
     RANGES = "ranges"
 
 
+class Alignment(Enum):
+    """By what the shards of a query stay together."""
+
+    ARRIVAL = "arrival"
+    NONE = "none"
+
+
 class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
     """How micro-batches are planned and what they contain."""
 
@@ -27,6 +34,21 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         doc="Which processes read the records: the driver's, ahead of the micro-batch (prefetch), "
         "or the executors', after the driver has found its end (ranges; with POLLING or EFO). auto "
         "is prefetch at the tip, and ranges while more waits than the pool should hold.",
+    )
+    alignment: Option[Alignment] = Option(
+        key="spark.alignment",
+        parser=Choice(members=Alignment),
+        default=Alignment.ARRIVAL,
+        doc="Whether a micro-batch ends at one instant for all shards, by the arrival times of "
+        "their records (arrival), so that withWatermark drops no row of a shard that is behind. "
+        "none reads each shard as fast as it can.",
+    )
+    alignment_patience_seconds: Option[float] = Option(
+        key="spark.alignment.patience",
+        parser=Duration(),
+        default=30_000.0,
+        doc="How long a shard that cannot be read holds the others back before they go on without "
+        "it, with a warning.",
     )
     parallelism: Option[int | None] = Option(
         key="spark.parallelism",

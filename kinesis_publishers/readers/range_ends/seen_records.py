@@ -54,11 +54,14 @@ class RangeEnd:
         pieces, rest = [], whole
         done_bytes = done_records = 0
         for end in (*self.cuts, self):
-            last = whole.end if end is self else end.progress.processed
+            is_last = end is self
+            last = whole.end if is_last else end.progress.processed
             size, payload_bytes = end.size, end.payload_bytes or 0
             if size is not None and size.records is not None:
                 done_records, size = size.records, evolve(size, records=size.records - done_records)
-            pieces.append((evolve(rest, end=last, size=size), payload_bytes - done_bytes))
+            excludes_end = is_last and whole.excludes_end
+            piece = evolve(rest, end=last, size=size, excludes_end=excludes_end)
+            pieces.append((piece, payload_bytes - done_bytes))
             done_bytes, progress = payload_bytes, end.progress
             rest = ShardRange(
                 shard=whole.shard, start=progress.position, end=None, as_of=progress.as_of

@@ -48,6 +48,36 @@ async def test_a_range_is_cut_at_its_end_to_the_record(runs: list):
     assert world.sink.deliveries[-1].progress.processed == place(6)
 
 
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [run_of((2, 10), lag=5)],
+        [run_of((2, 6), lag=5), run_of((6, 10), lag=5)],
+        [run_of((2, 7))],
+        [run_of((0, 10))],
+    ],
+    ids=["more follows", "two answers", "at the tip", "more before"],
+)
+async def test_a_range_may_end_before_a_record_with_which_the_next_one_begins(runs: list):
+    world = scripted(*runs)
+    leftover = await world.read(evolve(range_of(1, 6), excludes_end=True))
+    assert world.sink.records == RECORDS[2:6]
+    assert leftover.following == range_of(6, 9, at=True).follows
+    assert leftover.rest.sequence_numbers[0] == RECORDS[6].sequence_number
+
+
+async def test_a_range_may_be_empty_before_the_record_that_ends_it():
+    world = scripted(run_of((6, 10), lag=5))
+    await world.read(evolve(range_of(5, 6), excludes_end=True))
+    assert world.sink.records == []
+
+
+@pytest.mark.parametrize("runs", [[run_of((2, 6), (7, 10), lag=5)], [run_of((2, 6))]])
+async def test_a_range_whose_following_record_is_gone_is_a_mismatch(runs: list):
+    with pytest.raises(ReplayMismatchError, match="ends before record"):
+        await scripted(*runs).read(evolve(range_of(1, 6), excludes_end=True))
+
+
 async def test_reading_stops_as_soon_as_the_range_is_complete():
     world = scripted(run_of((2, 7), lag=5), run_of((7, 10), lag=5))
     await world.read(range_of(1, 6))

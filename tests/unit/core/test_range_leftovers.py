@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kinesis_publishers import ShardRange, StartingPosition
 from kinesis_publishers.engine.range_consumer import Leftover, Leftovers, ResumablePublisher
+from kinesis_publishers.model import resume_after
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.core.consumer_support import RECORDS, place
@@ -23,7 +24,7 @@ SHARD = sample_shard().key
 
 
 def leftover(end: int, size: int = 10) -> Leftover:
-    return Leftover(end=place(end), rest=batch_of(sample_records(1, size=size)))
+    return Leftover(following=resume_after(place(end)), rest=batch_of(sample_records(1, size=size)))
 
 
 async def test_a_leftover_is_for_the_range_that_begins_after_it_and_for_no_other():
@@ -89,7 +90,7 @@ class Open(ResumablePublisher):
 
 def open_after(end: int) -> tuple[Open, Leftover]:
     publisher = Open()
-    return publisher, Leftover(end=place(end), publisher=publisher)
+    return publisher, Leftover(following=resume_after(place(end)), publisher=publisher)
 
 
 async def test_what_holds_a_connection_open_is_closed_when_it_is_driven_out():

@@ -16,6 +16,7 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
 )
 from kinesis_publishers.events import DataLossTolerated, RangeRead
+from kinesis_publishers.model import resume_after
 from kinesis_publishers.readers.range_reader import KinesisRangeReader, RangePublishers
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
@@ -113,7 +114,7 @@ async def test_a_range_that_cannot_be_read_again_stops_the_others():
 
 @pytest.mark.parametrize(
     "following",
-    [range_after(0, 3, 9), evolve(range_of(0, 4, 9), follows=place(0, 3))],
+    [range_after(0, 3, 9), evolve(range_of(0, 4, 9), follows=resume_after(place(0, 3)))],
     ids=["after the last record", "at its own first record"],
 )
 async def test_what_came_since_is_read_with_the_same_iterator(following: ShardRange):
