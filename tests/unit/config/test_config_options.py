@@ -85,6 +85,8 @@ _OURS = [
     ("metrics.cloudwatch.intervalmillis", 60000, "10s", 10_000),
     ("metrics.cloudwatch.endpoint", None, "http://localhost:5000", "http://localhost:5000"),
     ("spark.planner", "auto", "ranges", "ranges"),
+    ("spark.alignment", "arrival", "None", "none"),
+    ("spark.alignment.patience", 30_000.0, "1m", 60_000.0),
     ("spark.parallelism", None, "8", 8),
     ("spark.maxrecordspertrigger", None, "1000", 1000),
     ("spark.maxbytespertrigger", None, "2MiB", 2_097_152),

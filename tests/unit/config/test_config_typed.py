@@ -140,6 +140,7 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "metrics.cloudwatch.intervalmillis": ("10s", {}),
     "metrics.cloudwatch.endpoint": ("http://localhost", {}),
     "spark.planner": ("ranges", {}),
+    "spark.alignment": ("none", {}),
     "checkpoint.application": ("billing", {}),
     "checkpoint.dynamodb.table": ("table", _DYNAMODB),
     "checkpoint.dynamodb.endpoint": ("http://localhost", _DYNAMODB),
