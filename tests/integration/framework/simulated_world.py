@@ -1,4 +1,8 @@
-"""A stream of the simulated service, what happens to it, and the parts that read it."""
+"""A stream of the local service in simulated time, what happens to it, and what reads it.
+
+What is real: the fetcher, the publishers, registration, framing and decoding, and the service with
+its limits and faults. What is not: HTTP, signatures and the passing of time.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,19 @@ from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.testing.local_kinesis import Limits
+from kinesis_publishers.testing.local_kinesis.in_process import (
+    InProcessControlPlane,
+    InProcessDataPlane,
+)
 from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.integration.framework.simulated_kinesis import SimulatedPlanes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from kinesis_publishers import EventSink, Properties
+    from kinesis_publishers.abc import ControlPlane, DataPlane
     from kinesis_publishers.testing.local_kinesis import Behaviour
 
 _T = TypeVar("_T")
@@ -38,7 +46,8 @@ class SimulatedWorld:
     def __init__(self, behaviour: Behaviour) -> None:
         self.clock = ManualClock()
         self.service = KinesisService(Limits.aws(), self.clock, behaviour)
-        self.planes = SimulatedPlanes(self.service, self.clock)
+        self.data_plane: DataPlane = InProcessDataPlane(self.service)
+        self.control_plane: ControlPlane = InProcessControlPlane(self.service)
         self.pool = PendingPool(max_records=60, max_bytes=6_000)
         self.put_count = 0
         self.service.state.create(STREAM, "PROVISIONED", 2)
@@ -63,10 +72,13 @@ class SimulatedWorld:
     ) -> Services:
         """Return what ``properties`` select, over the simulated planes."""
         context = PublisherContext(
-            data_plane=self.planes, control_plane=self.planes, clock=self.clock, events=events
+            data_plane=self.data_plane,
+            control_plane=self.control_plane,
+            clock=self.clock,
+            events=events,
         )
         config = DiscoveryConfig.from_properties(properties)
-        discovery = ShardDiscovery(self.planes, config, self.clock)
+        discovery = ShardDiscovery(self.control_plane, config, self.clock)
         return Services(
             streams=(STREAM,),
             initial_position=StartingPosition.trim_horizon(),

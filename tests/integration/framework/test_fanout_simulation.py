@@ -69,10 +69,10 @@ class World(SimulatedWorld):
 
     async def remove_consumer(self) -> None:
         """Deregister the consumer, as a person with a console might."""
-        stream = await self.planes.describe_stream(STREAM)
-        for consumer in await self.planes.list_stream_consumers(stream.identity.arn):
+        stream = await self.control_plane.describe_stream(STREAM)
+        for consumer in await self.control_plane.list_stream_consumers(stream.identity.arn):
             if consumer.status == "ACTIVE":
-                await self.planes.deregister_stream_consumer(consumer.arn)
+                await self.control_plane.deregister_stream_consumer(consumer.arn)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[asyncio.Task[None]]:

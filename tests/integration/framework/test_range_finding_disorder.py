@@ -31,7 +31,7 @@ class DisorderedQuery(SimulatedWorld):
         super().__init__(Behaviour())
         self.random = Random(seed)
         self.plane = DisorderedPlane(self.clock, self.random, ahead_seconds)
-        self.planes = self.plane
+        self.data_plane = self.control_plane = self.plane
         self.read: dict[str, list[int]] = {}
         self.offset = Offset()
         self.finder = self._new_finder()

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from kinesis_publishers import Properties, ShardKey, ShardProgress
 from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit, rules
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
+from kinesis_publishers.testing.local_kinesis.in_process import InProcessDataPlane
 from tests.examples import examples
-from tests.integration.framework.simulated_kinesis import SimulatedPlanes
 from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kinesis_publishers import Clock, RecordPage, Shard, StartingPosition, StreamProgress
+    from kinesis_publishers import RecordPage, Shard, StartingPosition, StreamProgress
     from kinesis_publishers.readers.range_ends.seen_records import RangeEnd
     from kinesis_publishers.testing.local_kinesis.service import KinesisService
 
@@ -39,11 +39,11 @@ PROPERTIES = Properties.parse(
 )
 
 
-class CountingPlanes(SimulatedPlanes):
+class CountingPlane(InProcessDataPlane):
     """Counts the calls for each shard."""
 
-    def __init__(self, service: KinesisService, clock: Clock) -> None:
-        super().__init__(service, clock)
+    def __init__(self, service: KinesisService) -> None:
+        super().__init__(service)
         self.counts: Counter[tuple[str, str]] = Counter()
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
@@ -61,7 +61,7 @@ class Looking(SimulatedWorld):
     def __init__(self, behaviour: Behaviour, piece_records: int | None) -> None:
         super().__init__(behaviour)
         self.piece_records = piece_records
-        self.planes: CountingPlanes = CountingPlanes(self.service, self.clock)
+        self.data_plane: CountingPlane = CountingPlane(self.service)
         self.handed_out: dict[str, list[int]] = {}
         self.ended: set[str] = set()
         self.cut_count = 0
@@ -201,10 +201,10 @@ class Look:
     limit: ReadLimit
 
     async def __call__(self, world: Looking) -> None:
-        before, began_at = world.planes.counts.copy(), world.clock.monotonic()
+        before, began_at = world.data_plane.counts.copy(), world.clock.monotonic()
         await world.round(lambda: world.finder.find(self.limit), limit=self.limit)
         seconds = math.ceil(world.clock.monotonic() - began_at)
-        world.check_calls(world.planes.counts - before, max(1, seconds))
+        world.check_calls(world.data_plane.counts - before, max(1, seconds))
 
 
 @frozen
