@@ -11,7 +11,6 @@ from kinesis_publishers.errors import (
     DataLossError,
     InvalidOptionError,
     PositionTrimmedError,
-    StreamNotFoundError,
 )
 from kinesis_publishers.readers.bounded_read import Narrowing
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
@@ -195,8 +194,3 @@ async def test_an_open_shard_has_no_end(kinesis: BatchServer) -> None:
     with pytest.raises(InvalidOptionError, match="it is open"):
         await kinesis.plan(stream_endpos_shards=shards)
     assert await kinesis.plan(stream_initpos_shards=shards) == []
-
-
-async def test_a_missing_stream_is_named(kinesis: BatchServer) -> None:
-    with pytest.raises(StreamNotFoundError, match="nowhere"):
-        await kinesis.plan(streams="orders,nowhere")

@@ -140,22 +140,6 @@ async def test_every_fault_is_healed_and_each_record_comes_once(
     assert len(server.calls("SubscribeToShard")) >= 8 + 7
 
 
-async def test_children_follow_their_parents_in_order(
-    server: LocalKinesis, options: dict[str, str]
-):
-    server.create_stream(STREAM, 2)
-    server.put_many(STREAM, numbered(0, 300))
-    reader = FanOutReader(server, options)
-    async with reader.reading() as task:
-        await until(lambda: reader.count == 300, task)
-        server.reshard(STREAM, 3)
-        server.put_many(STREAM, numbered(300, 600))
-        server.reshard(STREAM, 1)
-        server.put_many(STREAM, numbered(600, 900))
-        await until(lambda: reader.count == 900, task)
-    reader.assert_complete(900)
-
-
 async def test_a_checkpoint_goes_from_polling_to_fan_out_and_back(
     server: LocalKinesis, options: dict[str, str]
 ):
@@ -172,20 +156,6 @@ async def test_a_checkpoint_goes_from_polling_to_fan_out_and_back(
         # The five seconds in which a shard cannot be subscribed to again are not what is tested.
         server.limits = Limits(resubscribe_seconds=None)
     reader.assert_complete(800)
-
-
-async def test_many_subscriptions_never_block_each_other_or_the_other_calls(
-    server: LocalKinesis, options: dict[str, str]
-):
-    server.create_stream(STREAM, 150)
-    server.put_many(STREAM, numbered(0, 3000))
-    reader = FanOutReader(server, options)
-    async with reader.reading() as task:
-        await until(lambda: server.open_subscriptions(STREAM) == 150, task)
-        await until(lambda: reader.count == 3000, task)
-        listed = len(server.calls("ListShards"))
-        await until(lambda: len(server.calls("ListShards")) > listed + 1, task)
-    reader.assert_complete(3000)
 
 
 async def test_a_consumer_that_was_removed_is_registered_again(

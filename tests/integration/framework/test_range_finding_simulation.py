@@ -259,17 +259,14 @@ PAUSES = st.one_of(st.just(0.0), st.floats(0.01, 2.0), st.floats(10.0, 400.0))
 SCRIPTS = st.lists(st.tuples(PAUSES, HAPPENINGS), min_size=5, max_size=30)
 PIECES = st.sampled_from([None, 5])
 BEHAVIOURS = st.builds(Behaviour, late_shard_end=st.booleans())
-SETTINGS = settings(
-    max_examples=examples(40, deep=True),
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+# Whichever comes first has more to read.
+LAST = LIMITS.flatmap(lambda limit: st.permutations([CatchUp(limit), LookForAll()]))
 
 
 async def run(
     script: list[tuple[float, Callable[[Looking], Awaitable[None]]]],
     behaviour: Behaviour,
-    last: Callable[[Looking], Awaitable[None]],
+    *last: Callable[[Looking], Awaitable[None]],
     piece_records: int | None = None,
 ) -> Looking:
     world = Looking(behaviour, piece_records)
@@ -282,31 +279,25 @@ async def run(
             await world.clock.advance(pause)
             note(f"{world.clock.monotonic():8.2f} {happening}")
             await happening(world)
-        await last(world)
+        for happening in last:
+            await happening(world)
     return world
 
 
 @pytest.mark.deep
-@SETTINGS
-@given(script=SCRIPTS, behaviour=BEHAVIOURS, limit=LIMITS, piece_records=PIECES)
-def test_available_now_reads_all_that_is_there_children_included(
+@settings(
+    max_examples=examples(40, deep=True),
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(script=SCRIPTS, behaviour=BEHAVIOURS, last=LAST, piece_records=PIECES)
+def test_one_round_for_the_tip_and_available_now_read_all_that_is_there(
     script: list[tuple[float, Callable[[Looking], Awaitable[None]]]],
     behaviour: Behaviour,
-    limit: ReadLimit,
+    last: list[Callable[[Looking], Awaitable[None]]],
     piece_records: int | None,
 ) -> None:
-    asyncio.run(run(script, behaviour, CatchUp(limit), piece_records))
-
-
-@pytest.mark.deep
-@SETTINGS
-@given(script=SCRIPTS, behaviour=BEHAVIOURS, piece_records=PIECES)
-def test_one_round_for_the_tip_has_all_that_may_be_read(
-    script: list[tuple[float, Callable[[Looking], Awaitable[None]]]],
-    behaviour: Behaviour,
-    piece_records: int | None,
-) -> None:
-    asyncio.run(run(script, behaviour, LookForAll(), piece_records))
+    asyncio.run(run(script, behaviour, *last, piece_records=piece_records))
 
 
 @settings(max_examples=2)
@@ -314,5 +305,5 @@ def test_one_round_for_the_tip_has_all_that_may_be_read(
 def test_rounds_of_a_busy_shard_cut_its_ranges(behaviour: Behaviour) -> None:
     steady = [(1.0, Put(8))] * 60
     script = [*steady, (0.0, Look(ReadLimit())), *steady, (0.0, Look(ReadLimit()))]
-    world = asyncio.run(run(script, behaviour, LookForAll(), 5))
+    world = asyncio.run(run(script, behaviour, LookForAll(), piece_records=5))
     assert world.cut_count >= 6

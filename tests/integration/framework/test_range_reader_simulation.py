@@ -25,49 +25,6 @@ if TYPE_CHECKING:
     from tests.integration.framework.range_reading import StoredStream
 
 
-def batches(stored: StoredStream, cuts: dict[str, list[int]]) -> list[list[ShardRange]]:
-    """Cut each shard before the given records; the pieces of the same place make a batch."""
-    made: dict[int, list[ShardRange]] = {}
-    for shard_id, held in stored.records.items():
-        ends = sorted({cut % len(held) for cut in cuts[shard_id]} | {len(held) - 1}) if held else []
-        for index, (before, end) in enumerate(zip([-1, *ends], ends, strict=False)):
-            made.setdefault(index, []).append(stored.range_of(shard_id, before + 1, end))
-    return [made[index] for index in sorted(made)]
-
-
-@pytest.mark.deep
-@settings(max_examples=examples(40, deep=True))
-@given(
-    count=st.integers(1, 120),
-    page=st.sampled_from([1, 7, 10_000]),
-    cuts=st.lists(st.lists(st.integers(0, 120), max_size=4), min_size=2, max_size=2),
-    event_bytes=st.sampled_from([100, 1000, 1024 * 1024]),
-)
-def test_any_cut_into_ranges_and_any_reader_give_the_same_rows(
-    count: int, page: int, cuts: list[list[int]], event_bytes: int
-):
-    async def check() -> None:
-        world = RangeWorld(Behaviour(), count=count, page=page)
-        world.service.state.limits = evolve(world.service.state.limits, event_max_bytes=event_bytes)
-        calls = batches(world.stored, dict(zip(world.stored.records, cuts, strict=True)))
-        cached, kept = CollectingSink(), world.reader(world.polling)
-        for ranges in calls:
-            await world.read(kept, cached, ranges)
-        # However many ranges there are, a shard is located once.
-        assert world.calls("GetShardIterator") == len(world.stored.rows())
-        fresh, pushed, pushed_fresh = CollectingSink(), CollectingSink(), CollectingSink()
-        kept = world.reader(world.fan_out)
-        for ranges in calls:
-            await world.read(world.reader(world.polling), fresh, ranges)
-            await world.read(kept, pushed, ranges)
-            await world.read(world.reader(world.fan_out), pushed_fresh, ranges)
-        expected = world.stored.rows()
-        assert cached.rows == fresh.rows == pushed.rows == pushed_fresh.rows == expected
-        assert world.calls("SubscribeToShard") > 0
-
-    asyncio.run(check())
-
-
 def range_end(stored: StoredStream, shard_id: str, cuts: list[int]) -> RangeEnd:
     """Return the end of a shard's whole range, with cuts behind the given records."""
     ends = [

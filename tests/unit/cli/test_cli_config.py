@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
-import click
 import pytest
 
-from kinesis_publishers.cli.shared.commands import read_file
 from kinesis_publishers.config.catalogue import all_declarations
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.unit.cli.cli_support import ORDERS, run_command
@@ -174,12 +171,6 @@ def test_a_filter_that_nothing_passes_is_an_error() -> None:
     result = run_command("config", "list", "xyzzy")
     assert result.exit_code == 1
     assert "No option has 'xyzzy'" in result.stderr
-
-
-def test_standard_input_that_is_closed_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(click.UsageError, match="Standard input is closed"):
-        read_file("-")
 
 
 EFO = "kinesis.stream.recordpublisher=EFO\nkinesis.stream.efo.consumername=reports\n"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers import Properties
 from kinesis_publishers.testing.local_kinesis import Behaviour, LocalKinesis
 from tests.unit.cli.cli_support import ORDERS, RunCommand, run_command
 
@@ -26,23 +25,6 @@ def slow(tmp_path: Path) -> Iterator[RunCommand]:
     with LocalKinesis.in_thread(behaviour=behaviour) as server:
         server.create_stream(ORDERS)
         yield RunCommand(server, tmp_path / "slow.properties")
-
-
-def test_registering_prints_the_property_with_which_records_are_read(run: RunCommand) -> None:
-    result = run("consumers register", "reports")
-    assert result.exit_code == 0
-    key, _, arn = result.stdout.strip().partition("=")
-    assert key == _KEY
-    properties = Properties.from_file(run.path).to_dict() | {
-        key: arn,
-        "kinesis.stream.recordpublisher": "EFO",
-        "kinesis.stream.efo.registration": "NONE",
-    }
-    options = [part for key, value in properties.items() for part in ("-P", f"{key}={value}")]
-    run.server.put_many(ORDERS, [("k", b"pushed")])
-    read = run_command("tail", *options, "--from", "TRIM_HORIZON", "-n", "1")
-    assert "pushed" in read.stdout
-    assert run.server.consumers(ORDERS) == {"reports": "ACTIVE"}
 
 
 def test_properties_that_still_lack_the_consumer_are_enough_to_register_it(

@@ -33,15 +33,6 @@ def drawn(*shards: Shard) -> list[str]:
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
-def test_a_child_stands_below_its_parent() -> None:
-    assert drawn(shard(2, 0), shard(0, is_closed=True), shard(1, upper=True)) == [
-        "orders: 2 open, 1 closed",
-        "├── shardId-000000000000  closed  50 %",
-        "│   └── shardId-000000000002  open  50 %",
-        "└── shardId-000000000001  open  50 %",
-    ]
-
-
 def test_a_parent_that_has_left_the_retention_is_named() -> None:
     assert drawn(shard(2, 0), shard(3, 1, 2)) == [
         "orders: 2 open, 0 closed",

@@ -93,16 +93,6 @@ def test_it_begins_at_an_instant(run: RunCommand, begin: tuple[str, str]) -> Non
     assert "recent" in run("tail", *begin, "--until-tip").stdout
 
 
-def test_what_the_command_line_says_goes_before_the_file_however_it_is_written(
-    run: RunCommand,
-) -> None:
-    put(run, b"old")
-    with run.path.open("a") as file:
-        file.write("flink.stream.initpos=LATEST\n")
-    assert "old" in run("tail", *_TO_THE_TIP).stdout
-    assert "old" in run("tail", "-P", "KINESIS.stream.initpos=TRIM_HORIZON", "--until-tip").stdout
-
-
 def test_a_position_on_the_command_line_goes_before_those_of_single_shards(
     run: RunCommand,
 ) -> None:
@@ -120,16 +110,6 @@ def test_several_streams_are_read_together(run: RunCommand) -> None:
     put(run, b"o")
     result = run("tail", "--stream", ORDERS, "--stream", "returns", *_TO_THE_TIP, "--json")
     assert sorted(str(one["stream_name"]) for one in records(result)) == [ORDERS, "returns"]
-
-
-def test_enhanced_fan_out_leaves_no_consumer_behind(run: RunCommand) -> None:
-    put(run, b"pushed")
-    fan_out = ("kinesis.stream.recordpublisher=EFO", "kinesis.stream.efo.consumername=tail")
-    options = ("-P", fan_out[0], "-P", fan_out[1], "-n", "1", "--from", "TRIM_HORIZON")
-    result = run("tail", *options)
-    assert "pushed" in result.stdout
-    assert len(run.server.calls("RegisterStreamConsumer")) == 1
-    assert run.server.consumers(ORDERS) == {}
 
 
 def test_output_that_is_no_longer_read_is_an_end_like_any_other(

@@ -163,10 +163,6 @@ def test_a_heading_is_never_cut_and_a_line_never_longer_than_the_screen(width: i
     assert ("Last_payload" in words) == (width >= 40)
 
 
-def test_of_a_position_the_end_is_shown() -> None:
-    assert "…44444444444447 {}" in drawn(row(), width=100)[3]
-
-
 @pytest.mark.parametrize(
     ("order", "first"),
     [("Shard", 0), ("Records/s", 1), ("Bytes/s", 1), ("Behind", 2), ("Records", 2)],
@@ -181,17 +177,6 @@ def test_the_rows_are_sorted(order: str, first: int) -> None:
 def test_shards_that_have_ended_stand_last(is_reversed: bool) -> None:
     rows = [row(0, state="ended"), row(1), row(2)]
     assert drawn(*rows, is_reversed=is_reversed)[5].split()[:2] == ["0", "ended"]
-
-
-def test_the_last_line_sums_up_and_names_the_largest_distance() -> None:
-    lines = drawn(row(1, of=1.5, lag=None), row(2, of=1.5, lag=2.0), width=100)
-    assert lines[-1].split() == ["total", "3,000", "3.0", "KiB", "2.0s"]
-
-
-def test_a_newest_record_is_one_line_below_the_table() -> None:
-    lines = drawn(row(), newest=("[bold]x" * 100, "y"))
-    assert lines[-2].startswith("[bold]x[bold]x")
-    assert lines[-1].rstrip() == "y"
 
 
 def test_before_shards_are_found_it_says_so() -> None:

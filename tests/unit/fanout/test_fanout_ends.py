@@ -166,10 +166,16 @@ async def test_a_continuation_that_comes_with_children_is_not_gone_on_from(world
     assert numbers(await world.read(await world.publisher(strange), within=10.0)) == ALL
 
 
-async def test_where_nothing_is_polled_a_doubtful_end_counts_as_a_failure():
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [(CONTRADICTORY, "both"), (WITHOUT_CHILDREN, "neither a continuation nor child shards")],
+)
+async def test_where_nothing_is_polled_a_doubtful_end_counts_as_a_failure(
+    event: SubscriptionEvent, said: str
+):
     world = World(is_polled=False)
-    with pytest.raises(RetriesExhaustedError):
-        await world.read(await world.publisher(CONTRADICTORY), within=100.0)
+    with pytest.raises(RetriesExhaustedError, match=said):
+        await world.read(await world.publisher(event), within=100.0)
 
 
 @pytest.mark.parametrize("then", ["heartbeats", "ends", "silent"])

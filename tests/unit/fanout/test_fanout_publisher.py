@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,6 +23,9 @@ from kinesis_publishers.testing.local_kinesis import Fault, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.fanout.fanout_support import CONSUMER_ARN, FanOut
 
+if TYPE_CHECKING:
+    from kinesis_publishers.model import SubscriptionEvent
+
 LAST = event_of(sample_records(1, first=9), continuation=None, child_shards=(SUCCESSOR,))
 
 
@@ -37,13 +40,6 @@ def has_processed(number: str | None) -> RecordingConsumer:
         return None if number is None else SequenceNumber(number)
 
     return RecordingConsumer(process)
-
-
-async def test_a_subscription_delivers_its_events_in_order_and_ends_with_the_shard():
-    fan_out, consumer = FanOut.of(bounded_shard(10, 4)), RecordingConsumer()
-    assert await fan_out.run(consumer) is RunResult.COMPLETE
-    assert [r.data for r in consumer.records] == [r.data for r in sample_records(10)]
-    assert [len(batch) for batch in consumer.batches] == [2, 3, 2, 3]
 
 
 async def test_it_subscribes_with_the_registered_consumer_at_the_starting_position():
@@ -78,32 +74,23 @@ async def test_an_empty_event_tells_the_lag():
     assert [batch.millis_behind_latest for batch in consumer.batches] == [4711]
 
 
-async def test_a_continuation_is_not_used_before_the_records_are_processed():
-    first, second = sample_records(2)
-    fan_out = FanOut.of(events(event_of([first, second], continuation="7777")))
-    consumer = has_processed(first.sequence_number)
-    await fan_out.run(consumer)
-    await fan_out.run(consumer)
-    assert fan_out.positions[1] == after(first.sequence_number)
-
-
-async def test_an_empty_event_does_not_leave_behind_what_is_not_processed_yet():
-    first, second = sample_records(2)
-    fan_out = FanOut.of(events(event_of([first, second]), event_of(continuation="7777")))
-    consumer = has_processed(first.sequence_number)
-    await fan_out.run(consumer)
-    await fan_out.run(consumer)
-    assert [len(batch) for batch in consumer.batches] == [2, 0]
-    assert fan_out.positions[1] == after(first.sequence_number)
-
-
-async def test_an_empty_event_moves_the_continuation_once_everything_is_processed():
-    (record,) = sample_records(1)
-    fan_out = FanOut.of(events(event_of([record]), event_of(continuation="7777")))
-    consumer = has_processed(record.sequence_number)
-    await fan_out.run(consumer)
-    await fan_out.run(consumer)
-    assert fan_out.positions[1] == after("7777")
+@pytest.mark.parametrize(
+    ("pushed", "processed", "expected"),
+    [
+        ([event_of(sample_records(2), continuation="7777")], "991", "991"),
+        ([event_of(sample_records(2)), event_of(continuation="7777")], "991", "991"),
+        ([event_of(sample_records(2)), event_of(continuation="7777")], "992", "7777"),
+    ],
+    ids=["with its records", "empty, before all is processed", "empty, after that"],
+)
+async def test_a_continuation_is_used_once_everything_before_it_is_processed(
+    pushed: list[SubscriptionEvent], processed: str, expected: str
+):
+    fan_out, consumer = FanOut.of(events(*pushed)), has_processed(processed)
+    for _ in range(2):
+        await fan_out.run(consumer)
+    assert [len(batch) for batch in consumer.batches] == [2, 0][: len(pushed)]
+    assert fan_out.positions[1] == after(expected)
 
 
 async def test_position_stays_while_nothing_has_been_processed():
@@ -159,38 +146,6 @@ async def test_an_empty_event_does_not_lead_back_to_what_was_processed_before():
     fan_out = FanOut.of(events(event_of(continuation=None), LAST))
     await fan_out.run_to_end(has_processed("12"))
     assert fan_out.positions == [StartingPosition.trim_horizon()] * 2
-
-
-async def test_a_shard_that_always_ends_without_children_fails_in_the_end():
-    from kinesis_publishers.errors import RetriesExhaustedError
-
-    invalid = event_of(sample_records(1), continuation=None)
-    fan_out = FanOut.of(events(*[invalid] * 10))
-    with pytest.raises(RetriesExhaustedError, match="neither a continuation nor child shards"):
-        await fan_out.run_to_end(RecordingConsumer())
-    assert len(fan_out.plane.subscribe_calls) == 4
-
-
-async def test_latest_is_refused_because_it_is_another_place_each_time():
-    with pytest.raises(ValueError, match="pinned"):
-        FanOut.of(bounded_shard(1, 1), start=StartingPosition.latest())
-
-
-async def test_cancelling_closes_the_subscription_and_is_not_swallowed():
-    reached = asyncio.Event()
-
-    async def block(_batch: object) -> SequenceNumber:
-        reached.set()
-        await asyncio.Event().wait()
-        raise AssertionError("unreachable")
-
-    fan_out = FanOut.of(bounded_shard(2, 2))
-    task = asyncio.create_task(fan_out.publisher.run(RecordingConsumer(block)))
-    await reached.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert [one.is_closed for one in fan_out.plane.subscriptions] == [True]
 
 
 async def test_an_error_of_the_consumer_is_not_taken_for_one_of_the_service():

@@ -13,7 +13,6 @@ from kinesis_publishers.errors import ConnectionFailedError
 from kinesis_publishers.events import LeaseLost
 from kinesis_publishers.testing.fakes import sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.checkpoints.checkpoint_support import at
 from tests.unit.leases.lease_support import (
     FAILOVER,
     HANDOVER,
@@ -95,25 +94,6 @@ async def test_nothing_is_delivered_while_the_store_is_down_for_longer(group: Gr
     assert not [event for event in one.events if isinstance(event, LeaseLost)]
 
 
-async def test_a_paused_worker_has_lost_what_was_taken_meanwhile(group: Group) -> None:
-    # Rule 6: it delivers nothing, also before its first look.
-    paused_clock = ManualClock()
-    paused = await group.working("paused", SHARDS[:1], clock=paused_clock)
-    heir = await group.begin("heir", SHARDS[:1])
-    for _ in range(12):
-        await heir.look()
-        await group.clock.advance(1)
-    await heir.leases.write({SHARDS[0].key: at(5)})
-    await paused_clock.advance(60)
-    # What it had in hand is not recorded over what its heir has done.
-    await paused.leases.write({SHARDS[0].key: at(1)})
-    assert group.progress(SHARDS[0]) == at(5)
-    assert (paused.readable, heir.readable) == (set(), {0})
-    await paused.look()
-    assert (paused.readable, heir.readable) == (set(), {0})
-    assert LeaseLost(shard=SHARDS[0].key, owner="heir") in paused.events
-
-
 async def test_a_hand_over_that_takes_too_long_ends_by_force(group: Group) -> None:
     # Rule 9.
     slow = await group.working("slow", SHARDS)
@@ -191,9 +171,9 @@ async def test_workers_move_shards_within_two_seconds_of_when_they_may(
 
 @pytest.mark.parametrize(
     ("shards", "workers", "loads", "rows"),
-    # The KCL: 18.1 writes per lease and minute (every 10000/3 - 25 ms), that is 725 and 9,068
-    # rows one by one, and 3 scans of the table per worker.
-    [(40, 1, 38, 500), (40, 6, 225, 500), (500, 10, 375, 6250)],
+    # The KCL: 18.1 writes per lease and minute (every 10000/3 - 25 ms), that is 725 rows one by
+    # one, and 3 scans of the table per worker.
+    [(40, 1, 38, 500), (40, 6, 225, 500)],
 )
 async def test_what_a_minute_costs(
     group: Group, shards: int, workers: int, loads: int, rows: int

@@ -90,6 +90,7 @@ class Reader:
             self.checksum_errors += 1
 
     def _take(self, headers: dict[str, Any], payload: dict[str, Any]) -> None:
+        assert headers[":content-type"] == "application/x-amz-json-1.1"
         if headers[":message-type"] == "exception":
             self.exceptions.append((headers[":exception-type"], payload["message"]))
         elif headers[":event-type"] == "initial-response":

@@ -25,30 +25,6 @@ def plan(fan_out: Any, kind: Any, **fields: Any) -> None:
     fan_out.service.state.faults.add(Fault("SubscribeToShard", kind, **fields))
 
 
-@pytest.mark.parametrize(
-    ("kind", "ending", "codes"),
-    [
-        ("reset", "broken", []),
-        ("reset_mid_event", "broken", []),
-        ("truncated_frame", "clean", []),
-        ("end", "clean", []),
-        ("silence", None, []),
-        ("exception", "clean", ["KMSAccessDeniedException"]),
-    ],
-)
-@pytest.mark.parametrize("after_events", [0, 2])
-async def test_a_fault_hits_after_so_many_events(
-    faulty: Any, kind: str, ending: str | None, codes: list[str], after_events: int
-) -> None:
-    plan(faulty, kind, after_events=after_events, code="KMSAccessDeniedException")
-    reader = await faulty.subscribe()
-    assert reader.initial_responses == 1
-    assert reader.texts == ["a", "b", "c"][:after_events]
-    assert reader.ending == ending
-    assert [code for code, _ in reader.exceptions] == codes
-    assert faulty.open_count() == (1 if ending is None else 0)
-
-
 @pytest.mark.parametrize("kind", ["reset_mid_event", "truncated_frame"])
 async def test_half_a_frame_is_sent_before_the_break(faulty: Any, kind: str) -> None:
     reader = await faulty.subscribe()

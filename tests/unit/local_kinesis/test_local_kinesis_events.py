@@ -121,18 +121,6 @@ async def test_a_continuation_is_a_position_for_an_iterator_too(fan_out: Any) ->
         assert len(answer["Records"]) == 1
 
 
-async def test_a_closed_shard_ends_with_its_children(fan_out: Any) -> None:
-    fan_out.put("a")
-    await split(fan_out)
-    reader = await fan_out.subscribe()
-    (event,) = reader.events
-    assert reader.texts == ["a"]
-    assert event["ContinuationSequenceNumber"] is None
-    assert [child["ShardId"] for child in event["ChildShards"]] == [SHARD(1), SHARD(2)]
-    assert event["ChildShards"][0]["ParentShards"] == [SHARD(0)]
-    assert (reader.ending, reader.exceptions, fan_out.open_count()) == ("clean", [], 0)
-
-
 async def test_the_end_of_a_shard_is_told_at_once(fan_out: Any) -> None:
     reader = await fan_out.subscribe()
     await split(fan_out)

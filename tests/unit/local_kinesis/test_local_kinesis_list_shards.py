@@ -32,19 +32,6 @@ def test_1500_shards_come_in_two_pages(make_kinesis: Any) -> None:
     assert len({shard["ShardId"] for shard in first["Shards"] + rest["Shards"]}) == 1500
 
 
-def test_max_results_bounds_a_page(make_kinesis: Any) -> None:
-    kinesis = make_kinesis()
-    kinesis.create(5)
-    seen: list[str] = []
-    page = kinesis("ListShards", MaxResults=2)
-    while True:
-        seen += [shard["ShardId"] for shard in page["Shards"]]
-        if "NextToken" not in page:
-            break
-        page = kinesis("ListShards", NextToken=page["NextToken"], MaxResults=2)
-    assert len(seen) == len(set(seen)) == 5
-
-
 async def test_a_token_lives_300_seconds(make_kinesis: Any) -> None:
     kinesis = make_kinesis(Limits.aws())
     kinesis.create(2)

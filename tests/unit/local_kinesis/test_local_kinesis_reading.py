@@ -23,22 +23,6 @@ async def filled(kinesis: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("TRIM_HORIZON", ["a", "b", "c"]),
-        ("LATEST", []),
-        ("AT_SEQUENCE_NUMBER", ["b", "c"]),
-        ("AFTER_SEQUENCE_NUMBER", ["c"]),
-    ],
-)
-def test_an_iterator_begins_where_its_type_says(
-    filled: Any, kind: str, expected: list[str]
-) -> None:
-    fields = {"StartingSequenceNumber": filled.numbers["b"]} if "NUMBER" in kind else {}
-    assert filled.texts(filled.iterator(kind, **fields)) == expected
-
-
-@pytest.mark.parametrize(
     ("second", "expected"),
     [(-5, ["a", "b", "c"]), (0, ["a", "b", "c"]), (10, ["b", "c"]), (10.001, ["c"]), (20, ["c"])],
 )
@@ -133,17 +117,6 @@ def test_an_iterator_fits_its_arn_and_its_512_characters(make_kinesis: Any) -> N
     assert kinesis.read(iterator, StreamARN=arn)["Records"] == []
     with pytest.raises(ApiError, match="InvalidArgumentException"):
         kinesis.read(iterator, StreamARN=kinesis.state.arn_of("other"))
-
-
-def test_the_chain_of_iterators_reads_each_record_once(kinesis: Any) -> None:
-    for number in range(7):
-        kinesis.put(str(number))
-    iterator, seen = kinesis.iterator(), []
-    for _ in range(4):
-        answer = kinesis.read(iterator, Limit=2)
-        seen += [record["SequenceNumber"] for record in answer["Records"]]
-        iterator = answer["NextShardIterator"]
-    assert seen == [record["SequenceNumber"] for record in kinesis.read()["Records"]]
 
 
 async def test_millis_behind_latest_is_the_age_of_what_is_left(filled: Any) -> None:

@@ -59,20 +59,6 @@ def test_records_go_to_open_shards_only(kinesis: Any) -> None:
     assert texts == [["before"], ["low"], ["high"], ["merged"]]
 
 
-def test_the_tail_of_a_parent_is_read_to_a_null_iterator_with_its_children(kinesis: Any) -> None:
-    for text in ("a", "b", "c"):
-        kinesis.put(text)
-    split(kinesis)
-    first = kinesis.read(Limit=2)
-    assert first["NextShardIterator"]
-    assert "ChildShards" not in first
-    last = kinesis.read(first["NextShardIterator"])
-    assert len(last["Records"]) == 1
-    assert (last["NextShardIterator"], last["MillisBehindLatest"]) == (None, 0)
-    assert [child["ShardId"] for child in last["ChildShards"]] == [SHARD(1), SHARD(2)]
-    assert [child["ParentShards"] for child in last["ChildShards"]] == [[SHARD(0)]] * 2
-
-
 def test_the_child_of_a_merge_names_both_parents(make_kinesis: Any) -> None:
     kinesis = make_kinesis()
     kinesis.create(2)

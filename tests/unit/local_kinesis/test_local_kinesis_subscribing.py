@@ -14,34 +14,6 @@ IN_USE = "ResourceInUseException: Another active subscription"
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("TRIM_HORIZON", ["a", "b", "c"]),
-        ("LATEST", []),
-        ("AT_SEQUENCE_NUMBER", ["b", "c"]),
-        ("AFTER_SEQUENCE_NUMBER", ["c"]),
-        ("AT_TIMESTAMP", ["b", "c"]),
-    ],
-)
-async def test_a_subscription_begins_where_its_type_says(
-    fan_out: Any, kind: str, expected: list[str]
-) -> None:
-    fan_out.put("a")
-    await fan_out.clock.advance(10)
-    number, _ = fan_out.put("b", "c")
-    position: dict[str, Any] = {}
-    if kind.endswith("SEQUENCE_NUMBER"):
-        position["SequenceNumber"] = number
-    if kind == "AT_TIMESTAMP":
-        position["Timestamp"] = fan_out.clock.now().timestamp()
-    reader = await fan_out.subscribe(kind, **position)
-    assert reader.texts == expected
-    fan_out.put("d")
-    await fan_out.clock.settle()
-    assert reader.texts == [*expected, "d"]
-
-
-@pytest.mark.parametrize(
     ("fields", "code"),
     [
         ({"ConsumerARN": None}, "ValidationException"),

@@ -26,27 +26,6 @@ def two_shards(make_kinesis: Any) -> Any:
     return kinesis
 
 
-def test_an_explicit_hash_key_decides_over_the_partition_key(two_shards: Any) -> None:
-    for hash_key, shard_id in ((LOW, "shardId-000000000000"), (HIGH, "shardId-000000000001")):
-        assert two_shards.put("x", ExplicitHashKey=hash_key)["ShardId"] == shard_id
-
-
-def test_a_partition_key_is_routed_by_its_md5(two_shards: Any) -> None:
-    # md5("a") begins with 0c, md5("b") with 92.
-    assert two_shards.put("x", "a")["ShardId"] == "shardId-000000000000"
-    assert two_shards.put("x", "b")["ShardId"] == "shardId-000000000001"
-
-
-@pytest.mark.parametrize("data", [b"", b"\x00\xff", "grüß".encode()])
-@pytest.mark.parametrize("key", ['"', "\\", "\u00e9\u4e16", "\U0001f600", "a\nb"])
-def test_any_bytes_and_any_key_come_back_as_they_went_in(
-    kinesis: Any, data: bytes, key: str
-) -> None:
-    kinesis.put(data, key)
-    (record,) = kinesis.read()["Records"]
-    assert (pybase64.b64decode(record["Data"]), record["PartitionKey"]) == (data, key)
-
-
 def test_a_stream_on_demand_takes_records_without_keys_while_it_distributes_them(
     kinesis: Any,
 ) -> None:

@@ -54,16 +54,11 @@ class EmptyAnswers(ShardBehaviour):
         return Answer(next_index=None if self.is_ended else 0, millis_behind_latest=lag)
 
 
-async def test_throttling_never_fails_however_often_it_happens():
+async def test_throttling_is_backed_off_and_never_fails_however_often_it_happens():
     polling, consumer = Polling.of(throttled(200)), RecordingConsumer()
     assert await polling.run_within(consumer, seconds=600) is RunResult.COMPLETE
     assert len(consumer.records) == 10
-
-
-async def test_throttling_is_backed_off():
-    polling = Polling.of(throttled(100))
-    await polling.run_within(RecordingConsumer(), seconds=600)
-    assert polling.clock.monotonic() > 30
+    assert polling.clock.monotonic() > 60
 
 
 @pytest.mark.parametrize("kind", [AccessDeniedError, EncryptionKeyError, StreamNotFoundError])
@@ -73,12 +68,6 @@ async def test_a_permanent_error_fails_at_once(kind: type[ServiceError]):
         await polling.publisher.run(RecordingConsumer())
     assert len(polling.plane.records_calls) == 1
     assert polling.clock.sleeps == []
-
-
-async def test_a_permanent_error_of_get_shard_iterator_fails_at_once():
-    shard = FailingCalls(StoredShard(), on_locate=(failure(AccessDeniedError),))
-    with pytest.raises(AccessDeniedError):
-        await Polling.of(shard).publisher.run(RecordingConsumer())
 
 
 async def test_a_service_that_keeps_failing_exhausts_the_retries():

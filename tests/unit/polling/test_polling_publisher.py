@@ -40,11 +40,6 @@ def place(index: int, sub: int | None = None) -> SequenceNumber:
     return SequenceNumber(RECORDS[index].sequence_number, sub)
 
 
-def test_latest_must_be_pinned_before_it_is_read_from():
-    with pytest.raises(ValueError, match="LATEST must be pinned"):
-        Polling.of(empty_shard(1), start=StartingPosition.latest())
-
-
 async def test_one_run_is_one_get_records_and_the_iterator_is_kept():
     polling, consumer = Polling.of(records_in_calls(RECORDS, 3)), RecordingConsumer()
     results = await polling.run(consumer, times=3)
@@ -52,12 +47,6 @@ async def test_one_run_is_one_get_records_and_the_iterator_is_kept():
     assert len(polling.plane.iterator_calls) == 1
     assert len(polling.plane.records_calls) == 3
     assert [len(batch) for batch in consumer.batches] == [3, 3, 4]
-
-
-async def test_an_empty_answer_is_delivered_too():
-    polling, consumer = Polling.of(empty_shard(2)), RecordingConsumer()
-    assert await polling.run(consumer, times=2) == [RunResult.INCOMPLETE, RunResult.COMPLETE]
-    assert [len(batch) for batch in consumer.batches] == [0, 0]
 
 
 async def test_the_lag_of_an_answer_is_passed_on():
@@ -100,22 +89,23 @@ async def test_an_expired_iterator_is_replaced_after_the_last_processed_record()
     ]
 
 
-async def test_an_expired_iterator_follows_what_was_processed_and_not_what_was_delivered():
-    async def processes_only_half(batch: RecordBatch) -> SequenceNumber | None:
-        return place(0)
+@pytest.mark.parametrize(
+    ("processed", "position"),
+    [
+        (place(0), StartingPosition.after(place(0))),
+        # Inside of an aggregate: at the record itself.
+        (place(1, sub=3), StartingPosition.at(place(1, sub=3))),
+    ],
+)
+async def test_an_expired_iterator_follows_what_was_processed_and_not_what_was_delivered(
+    processed: SequenceNumber, position: StartingPosition
+):
+    async def process(batch: RecordBatch) -> SequenceNumber | None:
+        return processed
 
     polling = Polling.of(expired_iterator_after(1, records=RECORDS))
-    await polling.run(RecordingConsumer(processes_only_half), times=2)
-    assert polling.plane.iterator_calls[1].position == StartingPosition.after(place(0))
-
-
-async def test_inside_an_aggregate_an_iterator_is_replaced_at_the_record_itself():
-    async def stops_inside(batch: RecordBatch) -> SequenceNumber | None:
-        return place(1, sub=3)
-
-    polling = Polling.of(expired_iterator_after(1, records=RECORDS))
-    await polling.run(RecordingConsumer(stops_inside), times=2)
-    assert polling.plane.iterator_calls[1].position == StartingPosition.at(place(1, sub=3))
+    await polling.run(RecordingConsumer(process), times=2)
+    assert polling.plane.iterator_calls[1].position == position
 
 
 async def test_calls_are_one_period_apart_whether_there_are_records_or_not():
@@ -225,17 +215,6 @@ async def test_an_error_of_the_consumer_comes_through_and_moves_nothing():
     consumer = RecordingConsumer()
     await polling.run(consumer)
     assert consumer.records == RECORDS[:5]
-
-
-async def test_cancelling_a_run_leaves_nothing_asleep():
-    polling = Polling.of(empty_shard(9))
-    await polling.run(RecordingConsumer())
-    running = asyncio.create_task(polling.publisher.run(RecordingConsumer()))
-    await polling.clock.settle()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert polling.clock.sleeper_count == 0
 
 
 def expired() -> Exception:

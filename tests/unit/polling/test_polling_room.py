@@ -94,15 +94,6 @@ async def test_no_room_is_held_while_anything_is_waited_for(
     assert consumer.records == RECORDS
 
 
-async def test_one_run_is_at_most_one_get_records_and_delivers_only_an_answer():
-    refusals = (failure(ThroughputExceededError), failure(IteratorExpiredError)) * 3
-    polling, consumer = failing(on_read=refusals), RecordingConsumer()
-    for run in range(1, 8):
-        assert await polling.run_once(consumer) is RunResult.INCOMPLETE
-        assert len(polling.plane.records_calls) == run
-        assert len(consumer.batches) == (run == 7)
-
-
 async def test_each_operation_has_retries_of_its_own_and_gets_them_back_when_it_succeeds():
     trouble = (failure(InternalServiceError),) * POLICY.max_retries
     shard = FailingCalls(

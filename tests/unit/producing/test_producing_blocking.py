@@ -22,7 +22,6 @@ from kinesis_publishers.errors import (
     ClosedError,
     InvalidRecordError,
     RecordsNotWrittenError,
-    StreamNotFoundError,
 )
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.unit.producing.producing_support import FIRST, KEYS, STREAM
@@ -185,11 +184,6 @@ def test_a_future_cannot_be_cancelled(server: LocalKinesis) -> None:
         future = producer.put(b"x", "k")
         assert not future.cancel()
         assert future.result(30).attempts == 1
-
-
-def test_a_missing_stream_is_an_error_at_the_start(local_kinesis: LocalKinesis) -> None:
-    with pytest.raises(StreamNotFoundError):
-        opened(local_kinesis)
 
 
 def test_a_fork_cannot_use_that_of_its_parent(server: LocalKinesis) -> None:
