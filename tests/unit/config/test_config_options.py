@@ -174,6 +174,7 @@ _AWS = [
 ]
 _CASES = [*_FLIP, *_OURS, *_AWS]
 _IDS = [case[0] for case in _CASES]
+TEXTS = {key: text for key, _, text, _ in _CASES}
 
 
 def _plain(value: object) -> object:

@@ -8,7 +8,6 @@ import pytest
 from attrs.exceptions import FrozenInstanceError
 
 from kinesis_publishers.config import (
-    AggregationMode,
     AssignmentConfig,
     AwsConfig,
     CheckpointConfig,
@@ -20,7 +19,6 @@ from kinesis_publishers.config import (
     LeaseConfig,
     MetricsConfig,
     PendingConfig,
-    Planner,
     PollingConfig,
     ProcessingConfig,
     ProducerConfig,
@@ -39,6 +37,7 @@ from kinesis_publishers.config import (
 from kinesis_publishers.config.catalogue import ALL_OPTIONS
 from kinesis_publishers.errors import MissingOptionError
 from kinesis_publishers.retry import RetryPolicy
+from tests.unit.config.test_config_options import TEXTS
 
 _ARN = "arn:aws-cn:kinesis:cn-north-1:123456789012:stream/a.b-c_d"
 _TYPED: tuple[Any, ...] = (
@@ -65,118 +64,68 @@ _TYPED: tuple[Any, ...] = (
     RedisCheckpointConfig,
     ProducerConfig,
 )
-_ROLE = {
-    "aws.credentials.provider": "ASSUME_ROLE",
-    "aws.credentials.provider.role.arn": "arn:aws:iam::123456789012:role/r",
-}
 _APPLICATION = {"kinesis.checkpoint.application": "billing"}
 _DYNAMODB = {**_APPLICATION, "kinesis.checkpoint.store": "dynamodb"}
+_SQL = {"kinesis.checkpoint.store": "sql", "kinesis.checkpoint.sql.url": "sqlite:////x"}
+_REDIS = {"kinesis.checkpoint.store": "redis", "kinesis.checkpoint.redis.url": "redis://host"}
 _LEASES = {**_APPLICATION, "kinesis.lease.enabled": True}
-_PROVISIONED = {**_DYNAMODB, "kinesis.checkpoint.dynamodb.billingmode": "PROVISIONED"}
-_SQL = {
-    **_APPLICATION,
-    "kinesis.checkpoint.store": "sql",
-    "kinesis.checkpoint.sql.url": "sqlite:////x",
+_CREDENTIALS = "aws.credentials.provider"
+_ROLE = {
+    _CREDENTIALS: "ASSUME_ROLE",
+    f"{_CREDENTIALS}.role.arn": "arn:aws:iam::123456789012:role/r",
 }
-_REDIS = {
-    **_APPLICATION,
-    "kinesis.checkpoint.store": "redis",
-    "kinesis.checkpoint.redis.url": "redis://host",
-}
-_NEEDED = {
-    "lease": _LEASES,
-    "basic": {
-        "aws.credentials.provider.basic.accesskeyid": "A",
-        "aws.credentials.provider.basic.secretkey": "S",
-    },
-    "profile": {"aws.credentials.provider": "PROFILE"},
-    "role": _ROLE,
+
+
+def _at_timestamp(key: str, timestamp: str) -> dict[str, str]:
+    return {f"kinesis.stream.{key}": "AT_TIMESTAMP", f"kinesis.stream.{key}.timestamp": timestamp}
+
+
+# The options with which those that begin so matter; of several, the last one counts.
+_NEEDED: dict[str, dict[str, Any]] = {
+    "stream.initpos.timestamp": _at_timestamp("initpos", "6"),
+    "stream.initpos.timestamp.format": _at_timestamp("initpos", "1980"),
+    "stream.endpos": {**_at_timestamp("endpos", "6"), "kinesis.stream.endpos": "LATEST"},
+    "stream.endpos.timestamp": _at_timestamp("endpos", "6"),
+    "stream.endpos.timestamp.format": _at_timestamp("endpos", "1980"),
+    "stream.endpos.shards": {},
+    "shard.limits": {"aws.endpoint": "http://localhost"},
     "checkpoint": _APPLICATION,
-    "webIdentityToken": {"aws.credentials.provider": "WEB_IDENTITY_TOKEN"},
+    "checkpoint.dynamodb": _DYNAMODB,
+    "checkpoint.dynamodb.readcapacity": {
+        **_DYNAMODB,
+        "kinesis.checkpoint.dynamodb.billingmode": "PROVISIONED",
+    },
+    "checkpoint.sql.": {**_APPLICATION, **_SQL},
+    "checkpoint.redis.": {**_APPLICATION, **_REDIS},
+    "lease": _LEASES,
+    "lease.enabled": _APPLICATION,
+    "lease.format": {**_LEASES, "kinesis.checkpoint.store": "dynamodb"},
+    f"{_CREDENTIALS}.basic": {
+        f"{_CREDENTIALS}.basic.accesskeyid": "A",
+        f"{_CREDENTIALS}.basic.secretkey": "S",
+    },
+    f"{_CREDENTIALS}.profile": {_CREDENTIALS: "PROFILE"},
+    f"{_CREDENTIALS}.role": _ROLE,
+    f"{_CREDENTIALS}.webIdentityToken": {_CREDENTIALS: "WEB_IDENTITY_TOKEN"},
+    f"{_CREDENTIALS}.custom": {_CREDENTIALS: "CUSTOM", f"{_CREDENTIALS}.custom.class": "c:D"},
 }
-
-
-# A value that is not the default, and the options with which it matters.
-_AT_TIMESTAMP = {"kinesis.stream.initpos": "AT_TIMESTAMP"}
-_ENDS_AT_TIMESTAMP = {"kinesis.stream.endpos": "AT_TIMESTAMP"}
-_OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "streams": ("b", {}),
-    "stream.recordpublisher": ("a.b:C", {}),
-    "stream.initpos": ("TRIM_HORIZON", {}),
-    "stream.initpos.timestamp": ("5", {**_AT_TIMESTAMP, "kinesis.stream.initpos.timestamp": "6"}),
-    "stream.initpos.timestamp.format": (
-        "yyyy",
-        {**_AT_TIMESTAMP, "kinesis.stream.initpos.timestamp": "1980"},
-    ),
-    "stream.initpos.shards": ('{"shardId-000000000000": {"iteratorType": "SHARD_END"}}', {}),
-    "stream.endpos": (
-        "AT_TIMESTAMP",
-        {"kinesis.stream.endpos": "LATEST", "kinesis.stream.endpos.timestamp": "6"},
-    ),
-    "stream.endpos.timestamp": (
-        "5",
-        {**_ENDS_AT_TIMESTAMP, "kinesis.stream.endpos.timestamp": "6"},
-    ),
-    "stream.endpos.timestamp.format": (
-        "yyyy",
-        {**_ENDS_AT_TIMESTAMP, "kinesis.stream.endpos.timestamp": "1980"},
-    ),
-    "stream.endpos.shards": ('{"shardId-000000000000": {"iteratorType": "SHARD_END"}}', {}),
-    "shard.limits": ("off", {"aws.endpoint": "http://localhost"}),
-    "shard.order": ("none", {}),
-    "aggregation": ("off", {}),
-    "aggregation.on-invalid": ("fail", {}),
-    "failondataloss": (False, {}),
-    "shard.adaptivereads": (True, {}),
-    "shard.getrecords.encoding": ("json", {}),
-    "stream.efo.http-version": ("1.1", {}),
-    "stream.efo.http2-client": ("pyreqwest", {}),
-    "stream.efo.registration": ("EAGER", {}),
-    "stream.efo.deregister": ("never", {}),
-    "metrics.sinks": ("none", {}),
-    "metrics.level": ("stream", {}),
-    "metrics.summary.intervalmillis": ("10s", {}),
-    "metrics.cloudwatch.namespace": ("billing", {}),
-    "metrics.cloudwatch.intervalmillis": ("10s", {}),
-    "metrics.cloudwatch.endpoint": ("http://localhost", {}),
-    "spark.planner": ("ranges", {}),
-    "spark.alignment": ("none", {}),
-    "checkpoint.application": ("billing", {}),
-    "checkpoint.dynamodb.table": ("table", _DYNAMODB),
-    "checkpoint.dynamodb.endpoint": ("http://localhost", _DYNAMODB),
-    "checkpoint.dynamodb.createtable": (False, _DYNAMODB),
-    "shard.assigner": ("a.b:C", {}),
-    "shards": ("a:shardId-1", {}),
-    "lease.enabled": (True, _APPLICATION),
-    "lease.failovermillis": ("30s", _LEASES),
-    "lease.format": ("own", {**_LEASES, "kinesis.checkpoint.store": "dynamodb"}),
-    "checkpoint.dynamodb.billingmode": ("PROVISIONED", _DYNAMODB),
-    "checkpoint.dynamodb.readcapacity": (5, _PROVISIONED),
-    "checkpoint.dynamodb.writecapacity": (5, _PROVISIONED),
-    "checkpoint.dynamodb.tags": ("team=data", _DYNAMODB),
-    "checkpoint.sql.url": ("mysql://host/database", _SQL),
-    "checkpoint.sql.table": ("table", _SQL),
-    "checkpoint.sql.createtable": (False, _SQL),
-    "producer.buffer.whenfull": ("fail", {}),
-    "producer.ordering": ("key", {}),
-    "producer.aggregation": (True, {}),
-    "producer.ratelimit.adaptive": (False, {}),
-    "producer.failonerror": (True, {}),
-    "producer.partitioner": ("a.b:C", {}),
-    "checkpoint.redis.url": ("rediss://host", _REDIS),
-    "checkpoint.redis.prefix": ("prefix", _REDIS),
-    "spark.includemetadata": (True, {}),
-    "spark.includebatchmarker": (True, {}),
-    "aws.region": ("eu-west-1", {}),
-    "aws.endpoint": ("http://localhost", {}),
-    "aws.credentials.provider": ("ENV_VAR", {}),
-    "aws.credentials.provider.custom.class": (
-        "a:B",
-        {"aws.credentials.provider": "CUSTOM", "aws.credentials.provider.custom.class": "c:D"},
-    ),
-    "aws.credentials.provider.role.arn": ("arn:aws:iam::123456789012:role/other", _ROLE),
-    "aws.credentials.provider.role.stsEndpoint": ("http://localhost", _ROLE),
-    "aws.credentials.provider.role.provider": ("ENV_VAR", _ROLE),
+_NEEDED["checkpoint.dynamodb.writecapacity"] = _NEEDED["checkpoint.dynamodb.readcapacity"]
+_SHARD_END = '{"shardId-000000000000": {"iteratorType": "SHARD_END"}}'
+# Where the text of the specification's table means the default, or needs even more.
+_OTHER_VALUES = {
+    "stream.initpos.timestamp.format": "yyyy",
+    "stream.initpos.shards": _SHARD_END,
+    "stream.endpos": "AT_TIMESTAMP",
+    "stream.endpos.timestamp.format": "yyyy",
+    "stream.endpos.shards": _SHARD_END,
+    "shard.limits": "off",
+    "shard.assigner": "a.b:C",
+    "shards": "a:shardId-1",
+    "shard.subscribetoshard.backoff.base": "77",
+    "list.shards.backoff.base": "77",
+    "aggregation.on-invalid": "fail",
+    "lease.format": "own",
+    _CREDENTIALS: "ENV_VAR",
 }
 
 
@@ -193,8 +142,10 @@ def _read_all(values: dict[str, Any]) -> list[Any]:
     ids=lambda option: option.key,
 )
 def test_every_implemented_option_changes_a_typed_config(option: Any) -> None:
-    group = option.key.removeprefix("aws.credentials.provider.").partition(".")[0]
-    value, needed = _OTHER_VALUES.get(option.key, ("77", _NEEDED.get(group, {})))
+    value, needed = _OTHER_VALUES.get(option.key, TEXTS[option.key]), dict[str, Any]()
+    for prefix, options in _NEEDED.items():
+        if option.key.startswith(prefix):
+            needed = options
     assert _read_all({**needed, option.full_key: value}) != _read_all(needed)
 
 
@@ -242,31 +193,6 @@ def test_calls_are_repeated_by_time_unless_the_number_is_given(
         max_retries=retries, base_seconds=0.3, max_seconds=1.0, outage=outage, start=start
     )
     assert config.get_records_retry.option == "kinesis.shard.getrecords.maxretries"
-
-
-def test_the_defaults_of_the_other_configs() -> None:
-    properties = Properties.parse({}, complete=False)
-    assert PendingConfig.from_properties(properties) == PendingConfig(
-        max_records=200_000, max_bytes=64 * 1024 * 1024
-    )
-    assert DiscoveryConfig.from_properties(properties) == DiscoveryConfig(
-        interval_seconds=10.0,
-        list_shards_retry=_policy(max_retries=10, base_seconds=1.0, max_seconds=5.0),
-        describe_retry=_policy(max_retries=50, base_seconds=2.0, max_seconds=5.0),
-    )
-    assert SparkConfig.from_properties(properties) == SparkConfig(
-        planner=Planner.AUTO,
-        parallelism=None,
-        max_records_per_trigger=None,
-        max_bytes_per_trigger=None,
-        include_metadata=False,
-    )
-    assert SourceConfig.from_properties(properties) == SourceConfig(
-        aggregation=AggregationMode.AUTO,
-        fail_on_data_loss=True,
-    )
-    assert AwsConfig.from_properties(properties) == AwsConfig()
-    assert InitialPositionConfig.from_properties(properties) == InitialPositionConfig()
 
 
 def test_streams_are_names_and_arns() -> None:
