@@ -174,18 +174,6 @@ def test_the_last_of_several_killed_readers_has_its_consumer_removed(
     assert runs(second.child)
 
 
-def test_a_consumer_that_was_there_before_stays(
-    local_kinesis: LocalKinesis, start_readers: StartReaders
-) -> None:
-    arn = local_kinesis.register_consumer(_STREAM, _NAME)
-    (reader,) = start_readers(1)
-    assert reader.consumer_arn == arn
-    reader.kill()
-    eventually(lambda: not runs(reader.guard), "the end of the guard")
-    assert list(local_kinesis.consumers(_STREAM)) == [_NAME]
-    assert local_kinesis.calls("DeregisterStreamConsumer") == []
-
-
 def test_an_interrupt_leaves_the_guard_alone_and_a_termination_makes_it_hurry(
     local_kinesis: LocalKinesis, start_readers: StartReaders
 ) -> None:

@@ -8,12 +8,11 @@ import pytest
 
 from kinesis_publishers import Properties, SystemClock
 from kinesis_publishers.config import RegistrationConfig
-from kinesis_publishers.errors import AccessDeniedError, MissingOptionError, StreamNotFoundError
+from kinesis_publishers.errors import MissingOptionError
 from kinesis_publishers.readers.eager_registration import register_consumers
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.registration import ConsumerLease
 from kinesis_publishers.testing.fakes import ScriptedPublisherFactory
-from kinesis_publishers.testing.local_kinesis import Fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,30 +103,6 @@ def test_a_consumer_that_was_there_before_is_not_recorded(
     found = RegistrationConfig.from_properties(properties).consumer_arns
     assert [found[name] for name in _STREAMS] == arns
     assert created_arns(local_kinesis) == [None, None]
-
-
-def test_one_stream_that_fails_takes_the_others_back(
-    local_kinesis: LocalKinesis, given: dict[str, str]
-) -> None:
-    local_kinesis.add_fault(
-        Fault(
-            "RegisterStreamConsumer",
-            "error",
-            stream="Payments",
-            code="AccessDeniedException",
-            delay_seconds=0.5,
-            times=None,
-        )
-    )
-    with pytest.raises(AccessDeniedError, match="kinesis:RegisterStreamConsumer"):
-        register_consumers(Properties.parse(given))
-    assert local_kinesis.consumers("orders") == {}
-    assert created_arns(local_kinesis) == [None, None]
-
-
-def test_a_stream_that_does_not_exist_is_named(given: dict[str, str]) -> None:
-    with pytest.raises(StreamNotFoundError, match="no-such-stream"):
-        register_consumers(Properties.parse({**given, "kinesis.streams": "no-such-stream"}))
 
 
 class NeedsRegistration(ScriptedPublisherFactory):

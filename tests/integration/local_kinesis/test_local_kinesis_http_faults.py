@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -67,38 +66,6 @@ async def client() -> AsyncIterator[Client]:
         yield Client(server, session)
 
 
-@pytest.mark.parametrize(
-    ("fault", "expected"),
-    [
-        (Fault("GetRecords", "throttle"), f"400 {THROTTLED}"),
-        (Fault("GetRecords", "internal_failure"), "500 InternalFailure"),
-        (
-            Fault("GetRecords", "error", code="KMSAccessDeniedException"),
-            "400 KMSAccessDeniedException",
-        ),
-        (
-            Fault("GetRecords", "error", code="ServiceUnavailable", status=503),
-            "503 ServiceUnavailable",
-        ),
-        (Fault("GetRecords", "empty"), "0"),
-    ],
-)
-async def test_an_answer_is_replaced_once(client: Client, fault: Fault, expected: str) -> None:
-    client.server.add_fault(fault)
-    assert [await client.outcome() for _ in range(2)] == [expected, "10"]
-
-
-@pytest.mark.parametrize("body", ["null", "[]", "{}", '"x"', ""])
-@pytest.mark.parametrize("operation", ["GetRecords", "ListShards", "SubscribeToShard", "PutRecord"])
-async def test_an_answer_may_be_json_but_not_aws_s(
-    client: Client, operation: str, body: str
-) -> None:
-    client.server.add_fault(Fault(operation, "body", message=body))
-    expected = {} if not body else orjson.loads(body)
-    assert await client.call(operation, StreamName="orders") == (200, expected)
-    assert await client.outcome() == "10"
-
-
 @pytest.mark.parametrize("skew", [-20, 0, 3600])
 async def test_every_answer_is_dated_by_the_clock_of_the_server(skew: float) -> None:
     clock = ManualClock()
@@ -131,19 +98,6 @@ async def test_every_answer_is_dated_by_the_clock_of_the_server(skew: float) -> 
         assert statuses == [200, 400, 400, 200]
         assert dates == [expected] * 4
         assert server.records("orders")[SHARD][0].arrival_time == expected
-
-
-async def test_a_delay_holds_the_answer_back_by_the_clock(client: Client) -> None:
-    clock = client.server.clock
-    assert isinstance(clock, ManualClock)
-    await client.outcome()
-    client.server.add_fault(Fault("GetRecords", "delay", delay_seconds=30))
-    reading = asyncio.create_task(client.outcome())
-    await clock.wait_for_sleepers()
-    await clock.advance(29)
-    assert not reading.done()
-    await clock.advance(1)
-    assert await reading == "10"
 
 
 async def test_the_log_names_what_went_wrong(client: Client) -> None:

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
-from attrs import evolve
 
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
@@ -42,25 +41,6 @@ def test_fixtures(local_kinesis, manual_clock):
 def connect(server: LocalKinesis) -> socket.socket:
     address = urlsplit(server.endpoint_url)
     return socket.create_connection((str(address.hostname), int(address.port or 0)), timeout=10)
-
-
-def test_a_boto3_client_reads_what_was_put_in_process() -> None:
-    with LocalKinesis.in_thread() as server, closing(server.client()) as client:
-        server.create_stream("orders", 2)
-        stored = server.put_many("orders", [("a", b"1"), ("b", b"2"), ("a", b"")])
-        iterator = client.get_shard_iterator(
-            StreamName="orders", ShardId=stored[0][0], ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        read = client.get_records(ShardIterator=iterator)["Records"]
-        assert [(record["PartitionKey"], record["Data"]) for record in read] == [
-            ("a", b"1"),
-            ("a", b""),
-        ]
-        kept = server.records("orders")[stored[0][0]]
-        assert [record.sequence_number for record in kept] == [stored[0][1], stored[2][1]]
-        assert [record.arrival_time for record in kept] == [
-            record["ApproximateArrivalTimestamp"] for record in read
-        ]
 
 
 def test_a_client_that_is_throttled_does_not_retry() -> None:
@@ -179,18 +159,6 @@ def test_helpers_may_be_called_from_any_thread() -> None:
         assert server.trim("orders") == 80
 
 
-def test_the_clock_of_a_threaded_server_is_advanced_in_its_loop() -> None:
-    clock = ManualClock()
-    with LocalKinesis.in_thread(clock=clock) as server, closing(server.client()) as client:
-        server.create_stream("orders")
-        iterator = client.get_shard_iterator(
-            StreamName="orders", ShardId="shardId-000000000000", ShardIteratorType="LATEST"
-        )["ShardIterator"]
-        server.run(clock.advance(301))
-        with pytest.raises(client.exceptions.ExpiredIteratorException):
-            client.get_records(ShardIterator=iterator)
-
-
 async def test_only_a_threaded_server_runs_coroutines() -> None:
     async with LocalKinesis() as server:
         with pytest.raises(RuntimeError, match="in_thread"):
@@ -203,13 +171,6 @@ def test_a_stream_of_either_mode_can_be_resharded_by_any_factor() -> None:
         server.reshard("orders", 20)
         shards = client.list_shards(StreamName="orders", ShardFilter={"Type": "AT_LATEST"})
         assert len(shards["Shards"]) == 20
-
-
-def test_limits_change_while_it_serves() -> None:
-    with LocalKinesis.in_thread() as server, closing(server.client()) as client:
-        server.create_stream("orders", 2)
-        server.limits = evolve(server.limits, list_shards_max_results=1)
-        assert len(client.list_shards(StreamName="orders")["Shards"]) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT])

@@ -46,18 +46,6 @@ def agreed_protocol(server: LocalKinesis, *offered: str, host: str = "127.0.0.1"
         return wrapped.selected_alpn_protocol()
 
 
-def test_boto3_writes_and_reads_over_tls(secure: LocalKinesis) -> None:
-    client = secure.client()
-    client.put_record(StreamName="orders", PartitionKey="k", Data=b"hello")
-    iterator = client.get_shard_iterator(
-        StreamName="orders", ShardId=FIRST_SHARD, ShardIteratorType="TRIM_HORIZON"
-    )["ShardIterator"]
-    records = client.get_records(ShardIterator=iterator)["Records"]
-    client.close()
-    assert [record["Data"] for record in records] == [b"hello"]
-    assert secure.endpoint_url.startswith("https://127.0.0.1:")
-
-
 def test_boto3_subscribes_over_tls(secure: LocalKinesis) -> None:
     secure.put_many("orders", [("k", b"hello")])
     client = secure.client()

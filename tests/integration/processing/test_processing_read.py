@@ -140,19 +140,6 @@ async def test_a_stream_that_is_closed_leaves_sigterm_to_the_others(orders: Orde
         assert [record async for record in first] == []
 
 
-async def test_a_program_that_handles_sigterm_itself_goes_on_doing_so(orders: Orders) -> None:
-    orders.put(10)
-    got: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, frame: got.append(number))
-    try:
-        async with read(orders.properties()) as records:
-            os.kill(os.getpid(), signal.SIGTERM)
-            read_on = [await anext(records) for _ in range(10)]
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert (got, len(read_on)) == ([signal.SIGTERM], 10)
-
-
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
 async def test_the_position_inside_an_aggregate_is_kept(orders: Orders, publisher: str) -> None:
     properties = orders.properties(

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_publishers import Options, Record, RecordIterator, Shard, read, records, scan
-from kinesis_publishers.errors import AccessDeniedError, ClosedError, ConfigErrors
-from kinesis_publishers.testing.local_kinesis import Fault
+from kinesis_publishers.errors import ClosedError, ConfigErrors
 from tests.integration.processing.processing_support import STREAM, Orders, numbers, run_program
 
 if TYPE_CHECKING:
@@ -221,15 +220,6 @@ def test_options_of_spark_are_refused_where_they_would_miss_or_read_too_much_or_
             reader(ended)
     records(orders.properties(spark_maxrecordspertrigger="7"))
     assert "Only Spark reads kinesis.spark.maxrecordspertrigger" in caplog.text
-
-
-def test_what_the_service_refuses_is_raised_by_the_loop(orders: Orders) -> None:
-    orders.server.add_fault(
-        Fault("GetShardIterator", "error", code="AccessDeniedException", message="no")
-    )
-    with pytest.raises(AccessDeniedError):
-        next(records(orders.properties()))
-    assert not is_reading()
 
 
 def test_the_end_of_a_shard_is_told_in_a_thread(orders: Orders) -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import threading
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -264,49 +261,3 @@ def test_a_result_that_means_nothing_is_refused(orders: Orders) -> None:
     with pytest.raises(TypeError, match="returned True; it may return None"):
         scan(orders.properties(), lambda record: True)
     assert scanned(orders, 5) == list(range(5))
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
-def test_a_signal_finishes_the_call_and_writes_its_checkpoint(
-    orders: Orders, number: signal.Signals
-) -> None:
-    """In a process of its own: the signal comes while a record is being processed."""
-    orders.put(200, key="one shard")
-    program = f"""
-import signal, threading
-from kinesis_publishers import scan
-
-def process(record):
-    if record.data == b"7":
-        handler = signal.getsignal({int(number)})
-        print("here", flush=True)
-        # It is handled once, and the handler is gone then.
-        while signal.getsignal({int(number)}) is handler:
-            threading.Event().wait(0.01)
-    elif int(record.data) > 7:
-        # The handler is gone a moment before the scan knows that it is to end.
-        threading.Event().wait(0.01)
-    print("done", record.data.decode(), flush=True)
-
-scan({orders.properties()!r}, process)
-"""
-    with subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as child:
-        assert child.stdout is not None
-        lines = iter(child.stdout.readline, "")
-        before = list(takewhile(lambda line: line != "here\n", lines))
-        child.send_signal(number)
-        rest, said = child.communicate(timeout=60)
-        if number is signal.SIGTERM:
-            assert (child.returncode, said) == (0, "")
-        else:
-            assert child.returncode == -number
-            assert said.endswith("\nKeyboardInterrupt\n")
-    done = [int(line.split()[1]) for line in (*before, *rest.splitlines())]
-    assert done == list(range(len(done)))
-    assert 8 <= len(done) < 200
-    assert scanned(orders, 200 - len(done)) == list(range(len(done), 200))

@@ -10,7 +10,6 @@ from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.answers import ApiError
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
-NO_CONSUMER = f"{ARN}/consumer/nobody:1"
 
 
 def register(kinesis: Any, name: str = "c", **fields: Any) -> Any:
@@ -135,15 +134,6 @@ def test_the_creation_of_the_stream_tells_two_of_one_name_apart(kinesis: Any) ->
         listed(kinesis, StreamCreationTimestamp=int(created) - 1)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{"NextToken": "x"}, {"NextToken": "WzFd"}, {"NextToken": "x", "StreamCreationTimestamp": 1}],
-)
-def test_a_token_of_something_else_is_refused(kinesis: Any, fields: dict[str, Any]) -> None:
-    with pytest.raises(ApiError, match="InvalidArgumentException"):
-        listed(kinesis, **fields)
-
-
 def test_a_token_of_another_stream_is_refused(kinesis: Any) -> None:
     kinesis("CreateStream", StreamName="others", ShardCount=1)
     for name in ("a", "b"):
@@ -168,56 +158,6 @@ def test_a_stream_with_consumers_is_deleted_only_by_force(kinesis: Any) -> None:
     kinesis("DeleteStream", EnforceConsumerDeletion=True)
     with pytest.raises(ApiError, match="ResourceNotFoundException: Stream orders"):
         describe(kinesis)
-
-
-@pytest.mark.parametrize(
-    ("operation", "fields", "code"),
-    [
-        ("RegisterStreamConsumer", {"ConsumerName": "c"}, "ValidationException"),
-        ("RegisterStreamConsumer", {"StreamARN": ARN}, "ValidationException"),
-        (
-            "RegisterStreamConsumer",
-            {"StreamARN": ARN, "ConsumerName": "no spaces"},
-            "ValidationException",
-        ),
-        (
-            "RegisterStreamConsumer",
-            {"StreamARN": ARN + "x", "ConsumerName": "c"},
-            "ResourceNotFoundException",
-        ),
-        ("ListStreamConsumers", {}, "ValidationException"),
-        ("DescribeStreamConsumer", {"StreamARN": ARN}, "InvalidArgumentException"),
-        ("DescribeStreamConsumer", {"ConsumerName": "c"}, "InvalidArgumentException"),
-        ("DescribeStreamConsumer", {"ConsumerARN": "c"}, "ValidationException"),
-        ("DescribeStreamConsumer", {"ConsumerARN": NO_CONSUMER}, "ResourceNotFoundException"),
-        (
-            "DescribeStreamConsumer",
-            {"ConsumerARN": NO_CONSUMER.replace("us-east", "eu-west")},
-            "ResourceNotFoundException",
-        ),
-        (
-            "DeregisterStreamConsumer",
-            {"ConsumerARN": NO_CONSUMER, "ConsumerName": "somebody"},
-            "InvalidArgumentException",
-        ),
-        (
-            "DeregisterStreamConsumer",
-            {"ConsumerARN": NO_CONSUMER, "StreamARN": ARN + "x"},
-            "InvalidArgumentException",
-        ),
-        (
-            "DeregisterStreamConsumer",
-            {"StreamARN": ARN, "ConsumerName": "nobody"},
-            "ResourceNotFoundException",
-        ),
-    ],
-)
-def test_a_malformed_call_is_refused(
-    kinesis: Any, operation: str, fields: dict[str, Any], code: str
-) -> None:
-    # Not by the stream's name, which these operations do not have.
-    with pytest.raises(ApiError, match=f"^{code}"):
-        kinesis(operation, **({"StreamName": None} | fields))
 
 
 def test_a_stream_in_creation_takes_no_consumers(make_kinesis: Any) -> None:
@@ -260,33 +200,3 @@ async def test_at_most_five_consumers_are_created_at_once(make_kinesis: Any) -> 
         register(kinesis, "5")
     await kinesis.clock.advance(1)
     register(kinesis, "5")
-
-
-@pytest.mark.parametrize(
-    ("operation", "per_second"),
-    [
-        ("DescribeStreamConsumer", 20),
-        ("ListStreamConsumers", 5),
-        ("DeregisterStreamConsumer", 5),
-        ("RegisterStreamConsumer", 5),
-    ],
-)
-async def test_the_operations_of_consumers_have_rates(
-    make_kinesis: Any, operation: str, per_second: int
-) -> None:
-    kinesis = make_kinesis(Limits.aws(), Behaviour(consumer_deleting_seconds=60))
-    kinesis.create()
-    register(kinesis)
-    await kinesis.clock.advance(1)
-
-    def call(number: int) -> None:
-        name = str(number) if operation == "RegisterStreamConsumer" else "c"
-        fields = {} if operation == "ListStreamConsumers" else {"ConsumerName": name}
-        kinesis(operation, StreamARN=ARN, **fields)
-
-    for number in range(per_second):
-        call(number)
-    with pytest.raises(ApiError, match=f"LimitExceededException: Rate exceeded for {operation}"):
-        call(per_second)
-    await kinesis.clock.advance(1)
-    call(per_second)

@@ -34,14 +34,6 @@ async def test_the_state_shows_consumers_and_their_open_subscriptions(fan_out: A
     assert described(fan_out)["c"]["subscriptions"] == []
 
 
-async def test_a_fault_of_events_can_be_planned_by_an_admin_call(fan_out: Any) -> None:
-    fault = {"operation": "SubscribeToShard", "kind": "end", "after_events": 1}
-    answer = Admin(fan_out.service).handle("POST", "/_admin/faults", orjson.dumps(fault))
-    assert answer.status == 200
-    fan_out.put("a")
-    assert (await fan_out.subscribe()).ending == "clean"
-
-
 def test_a_test_registers_and_removes_consumers_without_a_client() -> None:
     server = LocalKinesis(behaviour=Behaviour(consumer_deleting_seconds=60))
     server.create_stream(STREAM)

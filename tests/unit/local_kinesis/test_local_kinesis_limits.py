@@ -26,16 +26,6 @@ def lift(kinesis: Any, **changes: Any) -> None:
     kinesis.state.limits = evolve(kinesis.state.limits, **changes)
 
 
-async def test_a_shard_takes_five_get_records_a_second(limited: Any) -> None:
-    iterator = limited.iterator()
-    for _ in range(5):
-        limited.read(iterator)
-    with pytest.raises(ApiError, match=THROTTLED):
-        limited.read(iterator)
-    await limited.clock.advance(1)
-    limited.read(iterator)
-
-
 async def test_a_period_of_200_ms_is_never_refused(limited: Any) -> None:
     iterator = limited.iterator()
     for _ in range(25):
@@ -62,15 +52,6 @@ def test_shards_are_limited_each_for_itself(make_kinesis: Any) -> None:
     for _ in range(5):
         for iterator in iterators:
             kinesis.read(iterator)
-
-
-async def test_a_shard_takes_five_get_shard_iterator_a_second(limited: Any) -> None:
-    for _ in range(5):
-        limited.iterator()
-    with pytest.raises(ApiError, match=THROTTLED):
-        limited.iterator()
-    await limited.clock.advance(1)
-    limited.iterator()
 
 
 async def test_a_shard_gives_2_mib_a_second(limited: Any) -> None:
@@ -157,19 +138,6 @@ async def test_a_shard_takes_1000_records_a_second(limited: Any) -> None:
     assert failures == [0, 0, 500]
     await limited.clock.advance(1)
     assert limited("PutRecords", Records=entries)["FailedRecordCount"] == 0
-
-
-@pytest.mark.parametrize(
-    ("operation", "per_second"),
-    [("DescribeStream", 10), ("DescribeStreamSummary", 20), ("ListStreams", 5)],
-)
-async def test_the_control_plane_has_rates(limited: Any, operation: str, per_second: int) -> None:
-    for _ in range(per_second):
-        limited(operation)
-    with pytest.raises(ApiError, match="LimitExceededException"):
-        limited(operation)
-    await limited.clock.advance(1)
-    limited(operation)
 
 
 def test_one_scaling_at_most_doubles_or_halves(make_kinesis: Any) -> None:

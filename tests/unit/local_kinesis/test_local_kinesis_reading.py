@@ -83,23 +83,6 @@ def test_a_number_of_another_shard_is_refused(make_kinesis: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"ShardIteratorType": "NOW"}, "ValidationException"),
-        ({"ShardIteratorType": "AT_TIMESTAMP"}, "ValidationException"),
-        ({"ShardIteratorType": "AT_SEQUENCE_NUMBER"}, "ValidationException"),
-        ({"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": "now"}, "SerializationException"),
-        ({"ShardId": "shardId-000000000009"}, "ResourceNotFoundException"),
-        ({"StreamName": "unknown"}, "ResourceNotFoundException"),
-    ],
-)
-def test_a_malformed_position_is_refused(kinesis: Any, fields: dict[str, Any], code: str) -> None:
-    valid = {"ShardId": "shardId-000000000000", "ShardIteratorType": "LATEST"}
-    with pytest.raises(ApiError, match=code):
-        kinesis("GetShardIterator", **(valid | fields))
-
-
-@pytest.mark.parametrize(
     "iterator", ["x", "AAAA", "e30=", "WzFd", "é", "WyJhIiwxLCJzIixudWxsLCJsaXZlIiwxXQ=="]
 )
 def test_a_foreign_iterator_is_refused(kinesis: Any, iterator: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
+from kinesis_publishers.testing.local_kinesis import Behaviour
 from kinesis_publishers.testing.local_kinesis.answers import ApiError
 from tests.unit.local_kinesis.test_local_kinesis_consumers import ARN, register
 
@@ -120,28 +120,6 @@ def test_streams_and_consumers_have_tags_and_a_policy(kinesis: Any) -> None:
     assert kinesis("ListTagsForStream")["Tags"] == tags
 
 
-@pytest.mark.parametrize(
-    ("operation", "fields", "code"),
-    [
-        ("TagResource", {"ResourceARN": f"{ARN}s"}, "ResourceNotFoundException"),
-        ("TagResource", {"ResourceARN": ARN, "Tags": {"aws:a": ""}}, "InvalidArgumentException"),
-        ("TagResource", {"ResourceARN": ARN, "Tags": {"a": "!"}}, "InvalidArgumentException"),
-        ("AddTagsToStream", {"Tags": {str(n): "" for n in range(50)}}, "InvalidArgumentException"),
-        ("PutResourcePolicy", {"ResourceARN": ARN, "Policy": "[]"}, "InvalidArgumentException"),
-        ("EnableEnhancedMonitoring", {"ShardLevelMetrics": []}, "ValidationException"),
-        ("EnableEnhancedMonitoring", {"ShardLevelMetrics": ["None"]}, "ValidationException"),
-        ("StartStreamEncryption", KEY | {"EncryptionType": "NONE"}, "InvalidArgumentException"),
-        ("StartStreamEncryption", {"EncryptionType": "KMS"}, "ValidationException"),
-        ("UpdateAccountSettings", {}, "ValidationException"),
-    ],
-)
-def test_a_wrong_setting_is_refused(
-    kinesis: Any, operation: str, fields: dict[str, Any], code: str
-) -> None:
-    kinesis("AddTagsToStream", Tags={"first": "one"})
-    assert code_of(kinesis, operation, **({"Tags": {"a": "b"}} | fields)) == code
-
-
 RECORD = {"Data": "eA==", "PartitionKey": "k"}
 PLACE = {"ShardId": "shardId-000000000000", "ShardIteratorType": "TRIM_HORIZON"}
 
@@ -162,13 +140,3 @@ def test_a_dry_run_says_that_a_call_would_succeed_and_has_no_effect(
     assert code_of(kinesis, operation, **call) == "DryRunOperationException"
     assert code_of(kinesis, operation, **(call | wrong)) != "DryRunOperationException"
     assert kinesis.texts() == []
-
-
-@pytest.mark.parametrize(
-    ("operation", "most"), [("DescribeAccountSettings", 5), ("DescribeLimits", 1)]
-)
-def test_settings_have_a_rate(make_kinesis: Any, operation: str, most: int) -> None:
-    kinesis = make_kinesis(Limits.aws(control_plane=True))
-    for _ in range(most):
-        kinesis(operation)
-    assert code_of(kinesis, operation) == "LimitExceededException"

@@ -32,27 +32,6 @@ def test_a_name_is_taken_once(kinesis: Any) -> None:
         kinesis.create()
 
 
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"ShardCount": 0}, "ValidationException"),
-        ({}, "ValidationException"),
-        ({"ShardCount": 1, "StreamName": "no spaces"}, "ValidationException"),
-        ({"ShardCount": "1"}, "SerializationException"),
-        (
-            {"ShardCount": 1, "StreamModeDetails": {"StreamMode": "ON_DEMAND"}},
-            "ValidationException",
-        ),
-        ({"StreamModeDetails": {"StreamMode": "NONE"}}, "ValidationException"),
-    ],
-)
-def test_a_malformed_creation_is_refused(
-    make_kinesis: Any, fields: dict[str, Any], code: str
-) -> None:
-    with pytest.raises(ApiError, match=code):
-        make_kinesis()("CreateStream", **fields)
-
-
 async def test_a_stream_in_creation_takes_no_data(make_kinesis: Callable[..., Any]) -> None:
     kinesis = make_kinesis(behaviour=Behaviour(creating_seconds=10))
     kinesis.create()

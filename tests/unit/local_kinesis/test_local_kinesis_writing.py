@@ -72,15 +72,6 @@ def test_a_provisioned_stream_has_no_strategy(kinesis: Any) -> None:
         assert error.value.code == "InvalidArgumentException"
 
 
-def test_the_entries_of_a_call_keep_their_order(two_shards: Any) -> None:
-    entries = [entry(str(number).encode(), ExplicitHashKey=LOW) for number in range(20)]
-    answer = two_shards("PutRecords", Records=entries)
-    numbers = [int(result["SequenceNumber"]) for result in answer["Records"]]
-    assert answer["FailedRecordCount"] == 0
-    assert numbers == sorted(set(numbers))
-    assert two_shards.texts() == [str(number) for number in range(20)]
-
-
 def test_only_the_entries_of_a_faulty_shard_fail(two_shards: Any) -> None:
     two_shards.state.faults.add(
         Fault("PutRecords", "throttle", shard_id="shardId-000000000001", times=1)
@@ -103,24 +94,6 @@ def test_a_rate_refuses_the_entries_beyond_it(make_kinesis: Any) -> None:
         ["ErrorCode", "ErrorMessage"],
     ]
     assert len(kinesis.texts()) == 3
-
-
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"Data": "x"}, "SerializationException"),
-        ({"Data": 5}, "ValidationException"),
-        ({"PartitionKey": ""}, "ValidationException"),
-        ({"PartitionKey": "k" * 257}, "ValidationException"),
-        ({"ExplicitHashKey": "-1"}, "ValidationException"),
-        ({"ExplicitHashKey": "01"}, "ValidationException"),
-        ({"ExplicitHashKey": str(2**128)}, "InvalidArgumentException"),
-        ({"SequenceNumberForOrdering": "x"}, "ValidationException"),
-    ],
-)
-def test_a_malformed_record_is_refused(kinesis: Any, fields: dict[str, Any], code: str) -> None:
-    with pytest.raises(ApiError, match=code):
-        kinesis("PutRecord", **({"Data": "eA==", "PartitionKey": "k"} | fields))
 
 
 def test_one_malformed_entry_fails_the_whole_call(kinesis: Any) -> None:

@@ -77,12 +77,6 @@ async def test_every_holder_in_a_process_counts(clock: ManualClock) -> None:
     assert removal.removed == [ARN]
 
 
-async def test_what_was_not_recorded_is_not_removed(clock: ManualClock) -> None:
-    removal = Removal()
-    await (await acquire(clock)).release(removal)
-    assert removal.removed == []
-
-
 async def test_what_was_removed_is_not_removed_again(clock: ManualClock) -> None:
     first = await creator(clock)
     await first.release(Removal())
