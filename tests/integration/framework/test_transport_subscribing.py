@@ -14,11 +14,8 @@ from attrs import evolve
 from kinesis_publishers import SequenceNumber, StartingPosition
 from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.errors import (
-    AccessDeniedError,
     ClosedError,
     ConnectionFailedError,
-    InternalServiceError,
-    StreamNotFoundError,
 )
 from tests.integration.framework.fanout_reader import until
 from tests.integration.framework.transport_harness import (
@@ -223,37 +220,6 @@ async def test_cancelling_a_call_that_is_not_answered_leaves_no_connection(
         await entering
     if carrier != "pyreqwest":  # Rust's hyper keeps it until the read timeout, 65 s at most
         await until(lambda: service.open_connections == 0)
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "kind", "is_retryable"),
-    [
-        (400, "ResourceNotFoundException", StreamNotFoundError, False),
-        (400, "AccessDeniedException", AccessDeniedError, False),
-        (500, "InternalFailure", InternalServiceError, True),
-    ],
-)
-async def test_a_refusal_is_the_error_that_other_calls_have(
-    service: ScriptedService,
-    plane: AioDataPlane,
-    status: int,
-    code: str,
-    kind: type[Exception],
-    is_retryable: bool,
-) -> None:
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.answer(status)
-        await exchange.send(b'{"__type": "%b", "message": "No' % code.encode())
-        await exchange.send(b' way"}')
-        await exchange.end()
-
-    service.script = refuse
-    with pytest.raises(kind, match=f"SubscribeToShard of orders/.*{code}: No way") as raised:
-        async with plane.subscribe_to_shard(SHARD, CONSUMER_ARN, TRIM_HORIZON):
-            pytest.fail("it was refused")
-    error = raised.value
-    assert (error.code, error.request_id, error.retryable) == (code, "id-1", is_retryable)  # type: ignore[attr-defined]
-    assert len(service.exchanges) == 1
 
 
 async def test_no_listener_is_a_failed_connection(carrier: str, ca_bundle: Path) -> None:

@@ -87,14 +87,19 @@ async def test_any_answer_is_an_error_of_this_package(
 ) -> None:
     async def answer(exchange: Exchange) -> None:
         await exchange.answer(status)
-        if body:
-            await exchange.send(body)
+        for part in (body[:1], body[1:]) if body else ():
+            await exchange.send(part)
         await exchange.end()
 
     with pytest.raises(ServiceError, match=r"SubscribeToShard of orders/shardId-0") as raised:
         await read_all(answer, authority, ca_bundle, carrier)
     assert type(raised.value) is kind
     assert raised.value.retryable is is_retryable
+    if kind in (ResourceInUseError, AccessDeniedError):
+        code = f"{kind.__name__.removesuffix('Error')}Exception"
+        assert raised.value.code == code
+        assert f"{code}: No" in str(raised.value)
+        assert raised.value.request_id == "id-1"
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)

@@ -152,23 +152,6 @@ def test_a_histogram_says_where_its_buckets_end_and_nothing_else_does() -> None:
         assert list(metric.buckets or ()) == sorted(metric.buckets or ())
 
 
-def test_an_answer_of_get_records_is_measured_as_flink_does_it() -> None:
-    assert measured(FETCHED) == {
-        "millis_behind_latest": 700,
-        "max_number_of_records_per_fetch": 2_000,
-        "number_of_aggregated_records_per_fetch": 50,
-        "average_record_size_bytes": 100.0,
-        "bytes_requested_per_fetch": 200_000.0,
-        "run_loop_time_nanos": 250_000_000.0,
-        "loop_frequency_hz": 4.0,
-        "sleep_time_millis": 125.0,
-        "fetches": 1,
-        "fetch_duration": 0.5,
-        "records_fetched": 50.0,
-        "bytes_fetched": 5_000.0,
-    }
-
-
 def test_what_an_answer_does_not_say_is_not_measured() -> None:
     silent = fetched(records=0, payload_bytes=0, millis_behind_latest=None, loop_seconds=None)
     assert not measured(silent).keys() & {
@@ -182,89 +165,6 @@ def test_what_an_answer_does_not_say_is_not_measured() -> None:
 
 def test_answers_that_follow_at_once_have_no_frequency() -> None:
     assert "loop_frequency_hz" not in measured(fetched(loop_seconds=0.0))
-
-
-def test_an_event_of_a_subscription_is_measured_like_an_answer() -> None:
-    assert measured(RECEIVED) == {
-        "millis_behind_latest": 30,
-        "number_of_aggregated_records_per_fetch": 4.0,
-        "average_record_size_bytes": 20.0,
-        "events_received": 1,
-        "records_fetched": 4.0,
-        "bytes_fetched": 80.0,
-    }
-
-
-def test_only_a_subscription_that_continues_one_is_a_resubscribe() -> None:
-    assert measured(resubscribed()) == {"subscriptions": 1, "resubscribes": 1}
-    assert measured(resubscribed(is_reopened=False)) == {"subscriptions": 1}
-
-
-def test_what_fills_the_pool_is_measured_with_its_limits() -> None:
-    assert measured(POOL) == {
-        "pool_records": 7,
-        "pool_bytes": 70,
-        "pool_max_records": 100,
-        "pool_max_bytes": 1_000,
-        "pool_waiters": 3,
-    }
-
-
-@pytest.mark.parametrize(
-    ("event", "expected"),
-    [
-        (Throttled(shard=ZERO, operation="GetRecords"), {"throttles": 1}),
-        (LagMeasured(shard=ZERO, seconds=1.5), {"processing_lag": 1.5}),
-        (delayed(has_returned=False), {"callback_delay": 60.0}),
-        (delayed(has_returned=True), {"callback_delay": 0}),
-        (RETRIED, {"retries": 1}),
-        (DataLossTolerated(shard=ZERO, message=""), {"data_losses": 1}),
-        (
-            FetcherStopped(streams=("orders",), seconds=1.0, error="LookupError: x"),
-            {"fetcher_failures": 1},
-        ),
-        (FetcherStopped(streams=("orders",), seconds=1.0, error=None), {}),
-        (ShardsDiscovered(stream_arn=ARN, shard_ids=("a", "b")), {"shards_discovered": 2}),
-        (
-            ShardStopped(shard=ZERO, position=StartingPosition.trim_horizon(), error=None),
-            {"shards_reading": -1},
-        ),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_a_fact_counts(event: Event, expected: dict[str, float]) -> None:
-    assert measured(event) == expected
-
-
-def test_an_answer_is_measured_as_the_kcl_does_it() -> None:
-    assert measured(FETCHED, KCL_METRICS) == {
-        "MillisBehindLatest": 700,
-        "KinesisDataFetcher.getRecords.Success": 1,
-        "KinesisDataFetcher.getRecords.Time": 500.0,
-    }
-
-
-def test_a_delivery_is_measured_as_the_kcl_does_it() -> None:
-    assert measured(PROCESSED, KCL_METRICS) == {
-        "RecordsProcessed": 45,
-        "DataBytesProcessed": 4_500,
-        "RecordProcessor.processRecords.Time": 2_000.0,
-        "Success": 1,
-        "Time": 2_000.0,
-    }
-
-
-def test_checkpoints_are_measured_as_the_kcl_does_it() -> None:
-    assert measured(CheckpointsSaved(shards=3, seconds=0.5), KCL_METRICS) == {
-        "UpdateLease.Success": 3,
-        "UpdateLease.Time": 500.0,
-    }
-
-
-def test_failures_lower_the_rate_of_success_that_the_kcl_shows() -> None:
-    failed = ProcessingFailed(shard=ZERO, records=1, error="")
-    assert measured(failed, KCL_METRICS) == {"Success": 0}
-    assert measured(RETRIED, KCL_METRICS) == {"KinesisDataFetcher.getRecords.Success": 0}
 
 
 @pytest.mark.parametrize(
@@ -303,45 +203,138 @@ _PUT_CALL = PutRecordsAnswered(
 )
 
 
+OURS: list[tuple[Event, dict[str, float]]] = [
+    (
+        FETCHED,
+        {
+            "millis_behind_latest": 700,
+            "max_number_of_records_per_fetch": 2_000,
+            "number_of_aggregated_records_per_fetch": 50,
+            "average_record_size_bytes": 100.0,
+            "bytes_requested_per_fetch": 200_000.0,
+            "run_loop_time_nanos": 250_000_000.0,
+            "loop_frequency_hz": 4.0,
+            "sleep_time_millis": 125.0,
+            "fetches": 1,
+            "fetch_duration": 0.5,
+            "records_fetched": 50.0,
+            "bytes_fetched": 5_000.0,
+        },
+    ),
+    (
+        RECEIVED,
+        {
+            "millis_behind_latest": 30,
+            "number_of_aggregated_records_per_fetch": 4.0,
+            "average_record_size_bytes": 20.0,
+            "events_received": 1,
+            "records_fetched": 4.0,
+            "bytes_fetched": 80.0,
+        },
+    ),
+    (resubscribed(), {"subscriptions": 1, "resubscribes": 1}),
+    (resubscribed(is_reopened=False), {"subscriptions": 1}),
+    (
+        POOL,
+        {
+            "pool_records": 7,
+            "pool_bytes": 70,
+            "pool_max_records": 100,
+            "pool_max_bytes": 1_000,
+            "pool_waiters": 3,
+        },
+    ),
+    (Throttled(shard=ZERO, operation="GetRecords"), {"throttles": 1}),
+    (LagMeasured(shard=ZERO, seconds=1.5), {"processing_lag": 1.5}),
+    (delayed(has_returned=False), {"callback_delay": 60.0}),
+    (delayed(has_returned=True), {"callback_delay": 0}),
+    (RETRIED, {"retries": 1}),
+    (DataLossTolerated(shard=ZERO, message=""), {"data_losses": 1}),
+    (
+        FetcherStopped(streams=("orders",), seconds=1.0, error="LookupError: x"),
+        {"fetcher_failures": 1},
+    ),
+    (FetcherStopped(streams=("orders",), seconds=1.0, error=None), {}),
+    (ShardsDiscovered(stream_arn=ARN, shard_ids=("a", "b")), {"shards_discovered": 2}),
+    (
+        ShardStopped(shard=ZERO, position=StartingPosition.trim_horizon(), error=None),
+        {"shards_reading": -1},
+    ),
+]
+OF_THE_KCL: list[tuple[Event, dict[str, float]]] = [
+    (
+        FETCHED,
+        {
+            "MillisBehindLatest": 700,
+            "KinesisDataFetcher.getRecords.Success": 1,
+            "KinesisDataFetcher.getRecords.Time": 500.0,
+        },
+    ),
+    (
+        PROCESSED,
+        {
+            "RecordsProcessed": 45,
+            "DataBytesProcessed": 4_500,
+            "RecordProcessor.processRecords.Time": 2_000.0,
+            "Success": 1,
+            "Time": 2_000.0,
+        },
+    ),
+    (
+        CheckpointsSaved(shards=3, seconds=0.5),
+        {"UpdateLease.Success": 3, "UpdateLease.Time": 500.0},
+    ),
+    (ProcessingFailed(shard=ZERO, records=1, error=""), {"Success": 0}),
+    (RETRIED, {"KinesisDataFetcher.getRecords.Success": 0}),
+]
+OF_THE_KPL: list[tuple[Event, dict[str, float]]] = [
+    (
+        _PUT,
+        {
+            "UserRecordsPut": 10,
+            "UserRecordsDataPut": 1_000,
+            "KinesisRecordsPut": 2,
+            "KinesisRecordsDataPut": 1_100,
+            "BufferingTime": 125,
+            "RetriesPerRecord": 0.5,
+            "UserRecordsPerKinesisRecord": 5,
+        },
+    ),
+    (
+        _PUT_CALL,
+        {
+            "RequestTime": 500,
+            "UserRecordsPending": 20,
+            "KinesisRecordsPerPutRecordsRequest": 3,
+            "UserRecordsPerPutRecordsRequest": 11,
+        },
+    ),
+    (RecordsRefused(shard=ZERO, code="X", entries=2), {"AllErrors": 2, "ErrorsByCode": 2}),
+    (
+        RecordsFailed(shard=ZERO, code="RecordExpiredError", records=4),
+        {"UserRecordExpired": 4, "UserRecordsFailed": 4},
+    ),
+    (RecordsFailed(shard=ZERO, code="X", records=4), {"UserRecordsFailed": 4}),
+    (
+        ShardMispredicted(shard=ZERO, shard_id="x", records=4, resent=1),
+        {"UserRecordsMispredicted": 4},
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    ("event", "expected"),
+    ("table", "event", "expected"),
     [
-        (
-            _PUT,
-            {
-                "UserRecordsPut": 10,
-                "UserRecordsDataPut": 1_000,
-                "KinesisRecordsPut": 2,
-                "KinesisRecordsDataPut": 1_100,
-                "BufferingTime": 125,
-                "RetriesPerRecord": 0.5,
-                "UserRecordsPerKinesisRecord": 5,
-            },
-        ),
-        (
-            _PUT_CALL,
-            {
-                "RequestTime": 500,
-                "UserRecordsPending": 20,
-                "KinesisRecordsPerPutRecordsRequest": 3,
-                "UserRecordsPerPutRecordsRequest": 11,
-            },
-        ),
-        (RecordsRefused(shard=ZERO, code="X", entries=2), {"AllErrors": 2, "ErrorsByCode": 2}),
-        (
-            RecordsFailed(shard=ZERO, code="RecordExpiredError", records=4),
-            {"UserRecordExpired": 4, "UserRecordsFailed": 4},
-        ),
-        (RecordsFailed(shard=ZERO, code="X", records=4), {"UserRecordsFailed": 4}),
-        (
-            ShardMispredicted(shard=ZERO, shard_id="x", records=4, resent=1),
-            {"UserRecordsMispredicted": 4},
-        ),
+        (table, *row)
+        for table, rows in ((METRICS, OURS), (KCL_METRICS, OF_THE_KCL), (KPL_METRICS, OF_THE_KPL))
+        for row in rows
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_writing_is_measured_as_the_kpl_does_it(event: Event, expected: dict[str, float]) -> None:
-    assert measured(event, KPL_METRICS) == expected
+def test_an_event_is_measured_as_flink_the_kcl_and_the_kpl_do_it(
+    table: MetricTable, event: Event, expected: dict[str, float]
+) -> None:
+    assert measured(event, table) == expected
 
 
 def test_a_call_that_has_failed_counts_its_entries_as_errors() -> None:
