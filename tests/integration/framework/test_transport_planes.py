@@ -89,6 +89,9 @@ async def test_a_closed_plane_says_so(aws: AwsConfig) -> None:
         pass
     with pytest.raises(ClosedError):
         await plane.get_shard_iterator(SHARD, TRIM_HORIZON)
+    with pytest.raises(ClosedError):
+        async with plane.subscribe_to_shard(SHARD, f"{ARN}/consumer/reader:1", TRIM_HORIZON):
+            pytest.fail("it is closed")
     async with Boto3ControlPlane(aws) as control:
         pass
     with pytest.raises(ClosedError):
@@ -125,19 +128,6 @@ async def answering(
         yield AwsConfig.from_properties(Properties.parse(options))
 
 
-@pytest.fixture
-async def cut_off() -> AsyncIterator[AwsConfig]:
-    """A service whose answers end in the middle although their length is right."""
-
-    async def answer(request: web.Request) -> web.Response:
-        return web.Response(
-            body=b'{"ShardIterator":"AAAA', content_type="application/x-amz-json-1.1"
-        )
-
-    async with answering(answer) as config:
-        yield config
-
-
 async def test_the_user_agent_names_the_libraries_and_the_application(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -169,20 +159,6 @@ async def test_no_server_or_proxy_is_asked_to_compress_answers() -> None:
     async with answering(answer) as config, AioDataPlane(config) as plane:
         page = await plane.get_records(SHARD, "a", 10)
     assert page.next_shard_iterator == "b"
-
-
-async def test_an_answer_without_its_members_is_malformed_and_asked_for_again(
-    cut_off: AwsConfig,
-) -> None:
-    async with AioDataPlane(cut_off) as data, Boto3ControlPlane(cut_off) as control:
-        for call in (
-            data.get_shard_iterator(SHARD, TRIM_HORIZON),
-            control.describe_stream("orders"),
-            control.list_shards(ARN),
-        ):
-            with pytest.raises(MalformedResponseError, match="cut off") as raised:
-                await call
-            assert raised.value.retryable
 
 
 def _lookup_fails(*_: object) -> NoReturn:

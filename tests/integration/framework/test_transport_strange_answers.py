@@ -205,12 +205,17 @@ WRONG: dict[str, tuple[Any, ...]] = {
 async def test_what_is_not_of_aws_is_malformed_and_asked_for_again(
     clients: Clients, operation: str
 ) -> None:
-    bodies = [(200, body) for body in (*FOREIGN, *WRONG.get(operation, ()))]
+    strange = [orjson.dumps(body) for body in FOREIGN]
+    wrong = [orjson.dumps(body) for body in WRONG.get(operation, ())]
+    if wrong:
+        # The end is missing, although the length is right.
+        wrong.append(b'{"ShardIterator":"AAAA')
+    bodies = [(200, body) for body in (*strange, *wrong)]
     if operation in ("DeregisterStreamConsumer", "SubscribeToShard"):
         # The one says nothing, and the other frames.
         bodies = []
-    for status, body in (*bodies, *((400, body) for body in FOREIGN)):
-        clients.service.status, clients.service.body = status, orjson.dumps(body)
+    for status, body in (*bodies, *((400, body) for body in strange)):
+        clients.service.status, clients.service.body = status, body
         with pytest.raises((MalformedResponseError, RetriesExhaustedError)) as raised:
             await CALLS[operation](clients)
         error: Any = raised.value

@@ -14,12 +14,10 @@ from attrs import evolve
 from kinesis_publishers import SequenceNumber, StartingPosition
 from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.errors import (
-    ClosedError,
     ConnectionFailedError,
 )
 from tests.integration.framework.fanout_reader import until
 from tests.integration.framework.transport_harness import (
-    ARN,
     CARRIERS,
     CONSUMER_ARN,
     INITIAL,
@@ -269,12 +267,3 @@ async def test_120_subscriptions_hold_up_neither_each_other_nor_other_calls(
             assert await plane.get_shard_iterator(SHARD, TRIM_HORIZON) == "it"
         # Nobody has read the first ones meanwhile; the last is not held up by that.
         assert [await take(one) for one in reversed(subscriptions)] == ["1"] * 120
-
-
-async def test_a_closed_plane_says_so(service: ScriptedService, carrier: str) -> None:
-    plane = AioDataPlane(aws_config(service.url, None), http=http_config(carrier))
-    async with plane:
-        pass
-    with pytest.raises(ClosedError):
-        await open_and_leave(plane)
-    assert ARN not in str(service.exchanges)

@@ -297,7 +297,7 @@ def test_what_is_taken_is_free_and_fits(
 @pytest.mark.parametrize("is_joining", [False, True], ids=["together", "one by one"])
 async def test_many_shards_are_shared_within_five_looks(*, is_joining: bool) -> None:
     memory, clock = CheckpointMemory(), ManualClock()
-    shards = [sample_shard(number) for number in range(500)]
+    shards = [sample_shard(number) for number in range(200)]
     group: list[Worker] = []
     for number in range(10):
         group.append(await Worker.begin(f"w{number}", memory, clock, shards))
@@ -337,5 +337,5 @@ async def _share(group: list[Worker], clock: ManualClock) -> None:
             await one.look()
             await one.hand_over()
     counts = [len(one.readable) for one in group]
-    assert sum(counts) == 500
+    assert sum(counts) == 200
     assert max(counts) - min(counts) <= 1, counts

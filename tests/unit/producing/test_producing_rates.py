@@ -66,8 +66,6 @@ async def test_keys_count_with_their_bytes(limited: Writing, aggregation: bool) 
     ("size", "options"),
     [
         (10, {}),
-        (1_000, {}),
-        (10_000, {}),
         (200_000, {}),
         (200, {"aggregation": True}),
         (100, {"ordering": "key"}),
