@@ -66,6 +66,27 @@ async def client() -> AsyncIterator[Client]:
         yield Client(server, session)
 
 
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (Fault("GetRecords", "throttle"), f"400 {THROTTLED}"),
+        (Fault("GetRecords", "internal_failure"), "500 InternalFailure"),
+        (
+            Fault("GetRecords", "error", code="KMSAccessDeniedException"),
+            "400 KMSAccessDeniedException",
+        ),
+        (
+            Fault("GetRecords", "error", code="ServiceUnavailable", status=503),
+            "503 ServiceUnavailable",
+        ),
+        (Fault("GetRecords", "empty"), "0"),
+    ],
+)
+async def test_an_answer_is_replaced_once(client: Client, fault: Fault, expected: str) -> None:
+    client.server.add_fault(fault)
+    assert [await client.outcome() for _ in range(2)] == [expected, "10"]
+
+
 @pytest.mark.parametrize("skew", [-20, 0, 3600])
 async def test_every_answer_is_dated_by_the_clock_of_the_server(skew: float) -> None:
     clock = ManualClock()
