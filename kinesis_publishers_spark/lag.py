@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from attrs import frozen
+from attrs import field, frozen
 
 if TYPE_CHECKING:
     from kinesis_publishers import ShardKey, ShardStatus
@@ -25,12 +25,22 @@ class Lag:
             wait for Spark do not count.
         buffered_records: fetched and not yet in a micro-batch.
         buffered_bytes: the same, in payload bytes.
+        late_records: how many records were handed out, since the query was started, that had
+            arrived before the end of an earlier micro-batch.
+        late_records_by_shard: the same, of each shard.
+        held_back_shards: how many shards the others do not wait for any longer.
+        aligned_until: the end of the last micro-batch, in milliseconds since 1970; ``None`` if
+            shards are not aligned.
     """
 
     lag_millis: Mapping[str, int | None]
     millis_behind_latest: Mapping[str, int | None]
     buffered_records: int = 0
     buffered_bytes: int = 0
+    late_records: int = 0
+    late_records_by_shard: Mapping[str, int] = field(factory=dict)
+    held_back_shards: int = 0
+    aligned_until: int | None = None
 
     @classmethod
     def of(
@@ -38,7 +48,7 @@ class Lag:
         statuses: Iterable[ShardStatus],
         oldest: Mapping[ShardKey, datetime],
         now: datetime,
-        **buffered: int,
+        **others: Any,
     ) -> Self:
         """Measure the lag.
 
@@ -46,7 +56,7 @@ class Lag:
             statuses: how far each shard is read, or looked at.
             oldest: when the first record of a shard arrived that was read and is not committed.
             now: by the service's clock.
-            buffered: the other attributes.
+            others: the other attributes.
         """
         # A shard that has ended is behind only with what waits.
         by_name = {str(one.shard): one for one in statuses if not one.progress.is_ended}
@@ -58,7 +68,7 @@ class Lag:
                 for name, one in (seconds | waiting).items()
             },
             millis_behind_latest={name: one.millis_behind_latest for name, one in by_name.items()},
-            **buffered,
+            **others,
         )
 
     @property
@@ -73,18 +83,23 @@ class Lag:
 
     def report(self) -> dict[str, Any]:
         """Return what Spark shows, text and numbers only; what is not known is left out."""
-        largest = {
+        numbers = {
             "maxLagMillis": self.max_lag_millis,
             "maxMillisBehindLatest": self.max_millis_behind_latest,
+            "alignedUntil": self.aligned_until,
         }
+        late = {shard: count for shard, count in self.late_records_by_shard.items() if count}
         return {
-            **_known(largest),
+            **_known(numbers),
             "shards": len(self.lag_millis),
             "shardsWithoutAnswer": list(self.lag_millis.values()).count(None),
             "bufferedRecords": self.buffered_records,
             "bufferedBytes": self.buffered_bytes,
+            "lateRecords": self.late_records,
+            "heldBackShards": self.held_back_shards,
             "lagMillis": _furthest(self.lag_millis),
             "millisBehindLatest": _furthest(self.millis_behind_latest),
+            "lateRecordsByShard": _furthest(late),
         }
 
 

@@ -97,6 +97,26 @@ def test_what_is_not_known_is_left_out_of_a_report() -> None:
         "shardsWithoutAnswer": 1,
         "bufferedRecords": 0,
         "bufferedBytes": 0,
+        "lateRecords": 0,
+        "heldBackShards": 0,
         "lagMillis": {},
         "millisBehindLatest": {},
+        "lateRecordsByShard": {},
     }
+
+
+def test_a_report_counts_late_records_and_names_the_shards_that_have_any() -> None:
+    late = {str(shard(number)): number for number in range(30)}
+    report = Lag.of(
+        [],
+        {},
+        NOON,
+        late_records=435,
+        late_records_by_shard=late,
+        held_back_shards=2,
+        aligned_until=1_795_763_904_888,
+    ).report()
+    assert (report["lateRecords"], report["heldBackShards"]) == (435, 2)
+    assert report["alignedUntil"] == 1_795_763_904_888
+    named = report["lateRecordsByShard"]
+    assert named == {str(shard(number)): number for number in range(29, 9, -1)}

@@ -236,8 +236,11 @@ def test_the_progress_names_streams_planner_and_lag() -> None:
         "shardsWithoutAnswer": 1,
         "bufferedRecords": 2,
         "bufferedBytes": 0,
+        "lateRecords": 0,
+        "heldBackShards": 0,
         "lagMillis": {"orders/shardId-000000000000": 700},
         "millisBehindLatest": {"orders/shardId-000000000000": 70},
+        "lateRecordsByShard": {},
     }
 
 
