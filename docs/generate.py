@@ -238,6 +238,7 @@ def _attributes(metric: Metric) -> list[str]:
     return [
         *(["stream"] if has_stream else []),
         *(["shard"] if has_shard and metric.is_per_shard else []),
+        *(["query"] if "query" in found else []),
         *metric.attributes,
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeVar
 
 from kinesis_publishers.abc import (
@@ -11,6 +12,7 @@ from kinesis_publishers.abc import (
     RecordPublisherFactory,
     ShardAssigner,
 )
+from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
     AssignmentConfig,
     AwsConfig,
@@ -30,7 +32,8 @@ from kinesis_publishers.config.plugins import (
 from kinesis_publishers.config.sections.leases import ALL, LEASES, MANUAL
 from kinesis_publishers.config.sections.producing import RANDOM
 from kinesis_publishers.errors import PluginLoadError
-from kinesis_publishers.metrics.sinks import load_event_reporter
+from kinesis_publishers.events import EventSink
+from kinesis_publishers.metrics.sinks import load_event_reporter, open_event_sink
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 
@@ -68,6 +71,13 @@ REPORTERS: Final = {
     "prometheus": "kinesis_publishers.metrics.prometheus:PrometheusMetrics",
     "cloudwatch": "kinesis_publishers.metrics.cloudwatch:CloudWatchMetrics",
 }
+
+
+def open_events(properties: Properties) -> AbstractAsyncContextManager[EventSink]:
+    """Return the context of the sinks of ``properties``, for what neither reads nor writes."""
+    if "cloudwatch" in MetricsConfig.from_properties(properties).sinks:
+        properties = with_region(properties)
+    return open_event_sink(properties, REPORTERS, SystemClock())
 
 
 def assigner_of(properties: Properties) -> ShardAssigner:

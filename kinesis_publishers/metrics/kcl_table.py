@@ -45,6 +45,11 @@ _SAME: Final = {
     "NumWorkers": "lease_workers",
     "TakenLeases": "leases_taken",
     "LostLeases": "leases_lost",
+    "LateRecords": "records_late",
+    "HeldBackShards": "shards_held_back",
+    "RowsRead": "rows_read",
+    "RowsWritten": "rows_written",
+    "QueryFailures": "query_failures",
 }
 _TASK: Final = "ProcessTask"
 

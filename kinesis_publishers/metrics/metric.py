@@ -11,6 +11,7 @@ from attrs import evolve, field, frozen
 from kinesis_publishers.events import (
     Event,
     EventReceived,
+    QueryLagMeasured,
     RangeRead,
     RecordsFetched,
     ShardEnded,
@@ -163,7 +164,7 @@ def zero(_: Any) -> float:
     return 0
 
 
-def lag_of(event: RecordsFetched | EventReceived) -> float | None:
+def lag_of(event: RecordsFetched | EventReceived | QueryLagMeasured) -> float | None:
     """Return how far an answer was behind the tip, in milliseconds."""
     return event.millis_behind_latest
 
@@ -183,6 +184,10 @@ def seconds_of(event: Any) -> float:
     return float(event.seconds)
 
 
-def is_end_of_reading(event: Event) -> TypeGuard[ShardEnded | ShardStopped | RangeRead]:
-    """Return whether the shard of ``event`` is no longer being read."""
+def is_end_of_reading(
+    event: Event,
+) -> TypeGuard[ShardEnded | ShardStopped | RangeRead | QueryLagMeasured]:
+    """Return whether the shard of ``event`` is no longer being read, or reported."""
+    if isinstance(event, QueryLagMeasured):
+        return event.seconds is None
     return isinstance(event, ShardEnded | ShardStopped | RangeRead)

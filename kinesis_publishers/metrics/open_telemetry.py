@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
@@ -38,20 +38,20 @@ class _LastValues:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._values: dict[str, dict[ShardKey | None, tuple[_LabelSet, float]]] = {}
+        self._values: dict[str, dict[Hashable, tuple[_LabelSet, float]]] = {}
 
-    def set(self, metric: Metric, shard: ShardKey | None, labels: _LabelSet, value: float) -> None:
+    def set(self, metric: Metric, owner: Hashable, labels: _LabelSet, value: float) -> None:
         """Keep ``value`` as the last one of a shard."""
         with self._lock:
-            self._values.setdefault(metric.name, {})[shard] = (labels, value)
+            self._values.setdefault(metric.name, {})[owner] = (labels, value)
 
-    def forget_ended(self, event: Event) -> bool:
+    def forget_ended(self, event: Event, owner: Hashable) -> bool:
         """Drop the values of a shard that is no longer read; return whether ``event`` says so."""
         if not is_end_of_reading(event):
             return False
         with self._lock:
             for of_metric in self._values.values():
-                of_metric.pop(event.shard, None)
+                of_metric.pop(owner, None)
         return True
 
     def values_of(self, metric: Metric) -> list[tuple[_LabelSet, float]]:
@@ -88,16 +88,20 @@ class OpenTelemetryMetrics(EventReporter):
 
     def __call__(self, event: Event) -> None:
         shard: ShardKey | None = getattr(event, "shard", None)
+        query: str | None = getattr(event, "query", None)
+        owner: Hashable = shard
         labels = self._labels_of(event, shard)
+        if query is not None:
+            labels, owner = (*labels, ("query", query)), (shard or stream_of(event), query)
         for metric, value_of in METRICS.sources_of(type(event)):
             value = value_of(event)
             if value is None:
                 continue
             if metric.kind is MetricKind.GAUGE:
-                self._last_values.set(metric, shard, labels, value)
+                self._last_values.set(metric, owner, labels, value)
             else:
                 self._instruments.record(metric, value, _all_labels(metric, event, labels))
-        if shard is not None and self._last_values.forget_ended(event):
+        if shard is not None and self._last_values.forget_ended(event, owner):
             self._labels.pop(shard, None)
 
     def _labels_of(self, event: Event, shard: ShardKey | None) -> _LabelSet:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from attrs import define, frozen
 
 from kinesis_publishers.events import Event
 from kinesis_publishers.metrics.metric import Metric, MetricTable, stream_of
 from kinesis_publishers.model import ShardKey
+
+_Owner: TypeAlias = tuple[ShardKey | str | None, str | None]
+"""A shard or a stream, and a query."""
 
 
 @frozen
@@ -19,12 +22,14 @@ class Series:
 
     Attributes:
         code: the code of an error, where the metric has it.
+        query: the query that it is about, if it is about one.
     """
 
     metric: Metric
     stream: str | None
     shard_id: str | None
     code: str | None = None
+    query: str | None = None
 
 
 @define
@@ -55,8 +60,8 @@ class IntervalStatistics:
     def __init__(self, table: MetricTable, *, is_per_shard: bool) -> None:
         self._table = table
         self._is_per_shard = is_per_shard
-        # By shard or stream, and then by the metric's name.
-        self._found: dict[ShardKey | str | None, dict[str, tuple[Series, Statistics]]] = {}
+        # By shard or stream and query, and then by the metric's name.
+        self._found: dict[_Owner, dict[str, tuple[Series, Statistics]]] = {}
 
     def add(self, event: Event) -> None:
         """Take an event into account."""
@@ -64,7 +69,8 @@ class IntervalStatistics:
         if not sources:
             return
         shard: ShardKey | None = getattr(event, "shard", None)
-        owner = shard if shard is not None and self._is_per_shard else stream_of(event)
+        place = shard if shard is not None and self._is_per_shard else stream_of(event)
+        owner = (place, getattr(event, "query", None))
         found = self._found.get(owner)
         if found is None:
             found = self._found[owner] = {}
@@ -88,10 +94,11 @@ class IntervalStatistics:
         return [one for of_owner in found.values() for one in of_owner.values()]
 
 
-def _series(metric: Metric, owner: ShardKey | str | None, code: str | None) -> Series:
-    if owner is None or isinstance(owner, str):
-        return Series(metric, owner, None, code)
-    return Series(metric, owner.stream_name, owner.shard_id, code)
+def _series(metric: Metric, owner: _Owner, code: str | None) -> Series:
+    place, query = owner
+    if place is None or isinstance(place, str):
+        return Series(metric, place, None, code, query)
+    return Series(metric, place.stream_name, place.shard_id, code, query)
 
 
 #: The most data of one request (CloudWatch API reference, PutMetricData).
@@ -116,6 +123,7 @@ def datum_of(series: Series, statistics: Statistics, now: datetime) -> dict[str,
         ("Operation", task),
         ("StreamName" if task is None else "StreamId", series.stream),
         ("ShardId", series.shard_id),
+        ("Query", series.query),
         ("ErrorCode", series.code),
     )
     return {

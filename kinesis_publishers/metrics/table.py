@@ -28,6 +28,7 @@ from kinesis_publishers.events import (
     LeaseTaken,
     PoolUsed,
     ProcessingFailed,
+    QueryLagMeasured,
     RangeRead,
     RecordsFetched,
     RecordsProcessed,
@@ -57,9 +58,9 @@ from kinesis_publishers.metrics.metric import (
     seconds_of,
 )
 from kinesis_publishers.metrics.producing import PRODUCING
+from kinesis_publishers.metrics.queries import QUERIES
 
-_NANOS = 1e9
-_MILLIS = 1e3
+_NANOS, _MILLIS = 1e9, 1e3
 
 
 def _pool_gauge(name: str, unit: str, text: str, value: Callable[[PoolUsed], float]) -> Metric:
@@ -109,7 +110,7 @@ _FLINK: Final = (
         "millis_behind_latest",
         "ms",
         "How far the last answer was behind the tip of the shard.",
-        {RecordsFetched: lag_of, EventReceived: lag_of},
+        {RecordsFetched: lag_of, EventReceived: lag_of, QueryLagMeasured: lag_of},
     ),
     _flink_gauge(
         "max_number_of_records_per_fetch",
@@ -232,7 +233,7 @@ _PROCESSING: Final = (
     age(
         "processing_lag",
         "How long records may have waited to be processed, in the callback and before it.",
-        {LagMeasured: seconds_of},
+        {LagMeasured: seconds_of, QueryLagMeasured: lambda event: event.seconds},
     ),
     age(
         "callback_delay",
@@ -365,6 +366,7 @@ _LIFECYCLE: Final = (
         "Stream consumers that were removed.",
         {ConsumerDeregistered: one},
     ),
+    *QUERIES,
 )
 
 _LEASES: Final = (

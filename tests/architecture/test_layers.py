@@ -19,6 +19,7 @@ PUBLIC = {
     "kinesis_publishers.config",
     "kinesis_publishers.errors",
     "kinesis_publishers.event_loop",
+    "kinesis_publishers.events",
     "kinesis_publishers.producing",
     "kinesis_publishers.readers",
 }

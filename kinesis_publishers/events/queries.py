@@ -1,0 +1,69 @@
+"""Events of streaming queries, which Spark runs; ``query`` is the name of one, or its id."""
+
+from __future__ import annotations
+
+from logging import DEBUG, WARNING
+
+from attrs import frozen
+
+from kinesis_publishers.events.event import Event, ShardEvent
+from kinesis_publishers.model import ShardKey
+
+
+@frozen(kw_only=True)
+class QueryProgressed(Event, level=DEBUG):
+    """A query has reported what it has read of a source, or that nothing is new.
+
+    Attributes:
+        stream_arn: the stream; ``None`` if the source reads several.
+        held_back_shards: how many shards the others do not wait for any longer.
+    """
+
+    query: str
+    stream_arn: str | None
+    rows: int
+    held_back_shards: int
+
+
+@frozen(kw_only=True)
+class QueryLagMeasured(ShardEvent, level=DEBUG):
+    """How far a query is behind in a shard; the shards that are furthest behind are reported.
+
+    Attributes:
+        seconds: the age of the oldest record that is not committed, 0 without one; ``None`` if the
+            shard is not reported any more.
+    """
+
+    query: str
+    seconds: float | None
+    millis_behind_latest: int | None
+
+
+@frozen(kw_only=True)
+class RecordsLate(Event, level=WARNING):
+    """A query was given records that had arrived before the end of an earlier micro-batch.
+
+    Attributes:
+        shard: ``None`` where only their number is known.
+    """
+
+    query: str
+    shard: ShardKey | None
+    stream_arn: str | None
+    records: int
+
+
+@frozen(kw_only=True)
+class QueryWrote(Event, level=DEBUG):
+    """A query has written the rows of a micro-batch to its sink."""
+
+    query: str
+    rows: int
+
+
+@frozen(kw_only=True)
+class QueryEnded(Event):
+    """A query has ended, perhaps with an error, of which it has the class."""
+
+    query: str
+    error: str | None

@@ -1,0 +1,206 @@
+"""Metrics of streaming queries: a listener in the driver's program, which all queries report to.
+
+Spark's progress is all that it knows of a query. The source runs in another process, and its part
+of the progress is :meth:`~kinesis_publishers_spark.lag.Lag.report`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from kinesis_publishers import Properties, ShardKey
+from kinesis_publishers.event_loop import OpenInThread, close_at_exit, closed_before_exit
+from kinesis_publishers.events import (
+    Event,
+    QueryEnded,
+    QueryLagMeasured,
+    QueryProgressed,
+    QueryWrote,
+    RecordsLate,
+)
+from kinesis_publishers.readers import open_events
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from pyspark.sql.streaming import listener as spark
+
+    from kinesis_publishers.config import Scalar
+
+_LOGGER = logging.getLogger(__name__)
+# What Spark calls the table of any sink in Python.
+_PYTHON_SINK = ".python.PythonTable"
+
+
+def _guarded(call: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """Let a callback log what it fails with: Spark must not notice."""
+
+    @wraps(call)
+    def wrapper(self: object, event: object) -> None:
+        try:
+            call(self, event)
+        except Exception:
+            _LOGGER.warning("A report of a query is missing in its metrics.", exc_info=True)
+
+    return wrapper
+
+
+class KinesisMetricsListener(StreamingQueryListener):
+    """Reports lag, late records and rows of queries to the sinks of ``kinesis.metrics.sinks``.
+
+    ``spark.streams.addListener(KinesisMetricsListener({"kinesis.metrics.sinks": "prometheus"}))``
+    is the usual way to use it, for all queries of the session. The sinks are open until
+    :meth:`close`, or the end of the program. No callback raises an error.
+
+    Args:
+        properties: those of ``kinesis.metrics.*``, and for CloudWatch those of ``aws.*``. Others
+            are not used.
+
+    Raises:
+        ConfigErrors: the properties are wrong.
+        PluginLoadError: the class of a sink cannot be loaded.
+    """
+
+    def __init__(self, properties: Properties | Mapping[str, Scalar] | None = None) -> None:
+        opening = open_events(Properties.of(properties, {}, complete=False))
+        self._opened = OpenInThread(opening, name="kinesis-metrics")
+        self._is_closed = False
+        # By run: each start of a query counts from 0 again.
+        self._names: dict[UUID, str] = {}
+        self._sources: dict[UUID, dict[int, _Source]] = {}
+        close_at_exit(self)
+
+    def close(self) -> None:
+        """Send what is left, and close the sinks; remove the listener from the session first."""
+        if not self._is_closed:
+            self._is_closed = True
+            closed_before_exit(self)
+            self._opened.close()
+
+    @_guarded
+    def onQueryStarted(self, event: spark.QueryStartedEvent) -> None:
+        """Note the name of a query, which its end does not say."""
+        self._names[event.runId] = event.name or str(event.id)
+
+    @_guarded
+    def onQueryProgress(self, event: spark.QueryProgressEvent) -> None:
+        """Report a micro-batch."""
+        self._report(event.progress, is_new=True)
+
+    @_guarded
+    def onQueryIdle(self, event: spark.QueryIdleEvent) -> None:
+        """Report the lag of a query for which nothing is new."""
+        # The event does not say it. Over Spark Connect the listener has been given its session.
+        session = self.spark or SparkSession.getActiveSession()
+        query = None if session is None else session.streams.get(str(event.id))
+        progress = None if query is None else query.lastProgress
+        if progress is not None and progress.runId == event.runId:
+            self._report(progress, is_new=False)
+        else:
+            # Better no lag than that of a micro-batch long ago.
+            self._forget(event.runId)
+
+    @_guarded
+    def onQueryTerminated(self, event: spark.QueryTerminatedEvent) -> None:
+        """Report the end of a query, which has no lag any more."""
+        self._forget(event.runId)
+        self._sources.pop(event.runId, None)
+        # Not the message, which may contain anything.
+        error = event.exception and (event.errorClassOnException or "unknown")
+        query = self._names.pop(event.runId, str(event.id))
+        self._send([QueryEnded(query=query, error=error)])
+
+    def _report(self, progress: spark.StreamingQueryProgress, *, is_new: bool) -> None:
+        """Report what a query says; its rows only if it ``is_new``: they come in an event, too."""
+        query = self._names.setdefault(progress.runId, progress.name or str(progress.id))
+        sources = self._sources.setdefault(progress.runId, {})
+        for place, one in enumerate(progress.sources):
+            if arns := _streams_of(_parsed(one.endOffset)):
+                source = sources.setdefault(place, _Source(query))
+                source.arns = arns
+                rows = one.numInputRows if is_new else 0
+                self._send(source.events_of(_parsed(one.latestOffset), rows=rows))
+        sink = progress.sink
+        # -1 where Spark does not count.
+        if is_new and _PYTHON_SINK in sink.description and sink.numOutputRows >= 0:
+            self._send([QueryWrote(query=query, rows=sink.numOutputRows)])
+
+    def _forget(self, run_id: UUID) -> None:
+        for source in self._sources.get(run_id, {}).values():
+            self._send(source.events_of({}))
+
+    def _send(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if not self._is_closed:
+                self._opened.loop.call(self._opened.value, event)
+
+
+@define
+class _Source:
+    """What one source of a running query has reported.
+
+    Attributes:
+        arns: its streams, by name.
+        shards: those with a lag.
+        late: how many records were late; ``late_by_shard``: how many of them are known by shard.
+    """
+
+    query: str
+    arns: Mapping[str, str] = field(factory=dict)
+    shards: set[ShardKey] = field(factory=set)
+    late: int = 0
+    late_by_shard: dict[ShardKey, int] = field(factory=dict)
+
+    def events_of(self, report: Mapping[str, Any], *, rows: int = 0) -> Iterator[Event]:
+        """Yield what a report says; an empty one, that nothing is known any more."""
+        query, arn = self.query, None if len(self.arns) > 1 else next(iter(self.arns.values()))
+        held_back = report.get("heldBackShards", 0)
+        yield QueryProgressed(query=query, stream_arn=arn, rows=rows, held_back_shards=held_back)
+        lags = self._by_shard(report, "lagMillis")
+        behind = self._by_shard(report, "millisBehindLatest")
+        for shard in self.shards | lags.keys():
+            seconds = lags[shard] / 1e3 if shard in lags else None
+            yield QueryLagMeasured(
+                shard=shard, query=query, seconds=seconds, millis_behind_latest=behind.get(shard)
+            )
+        self.shards = set(lags)
+        total = report.get("lateRecords", 0)
+        left, self.late = max(0, total - self.late), max(total, self.late)
+        # Some shards only are named. What one had before is in the rest of an earlier report.
+        for shard, count in self._by_shard(report, "lateRecordsByShard").items():
+            grown = min(left, max(0, count - self.late_by_shard.get(shard, 0)))
+            self.late_by_shard[shard] = count
+            left -= grown
+            if grown:
+                yield RecordsLate(query=query, shard=shard, stream_arn=None, records=grown)
+        if left:
+            yield RecordsLate(query=query, shard=None, stream_arn=arn, records=left)
+
+    def _by_shard(self, report: Mapping[str, Any], key: str) -> dict[ShardKey, int]:
+        """Return numbers by shard, which a report calls ``stream/shard``."""
+        named = [(*name.split("/"), count) for name, count in report.get(key, {}).items()]
+        return {ShardKey(self.arns.get(name, name), shard): count for name, shard, count in named}
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Return an offset or a report, empty if it is none."""
+    with suppress(ValueError):
+        if isinstance(value := json.loads(text), dict):
+            return value
+    return {}
+
+
+def _streams_of(offset: Mapping[str, Any]) -> dict[str, str]:
+    """Return the ARNs of the streams in an offset, by name; none if another source made it."""
+    streams = offset.get("streams")
+    arns = [arn for arn in streams if ":kinesis:" in arn] if isinstance(streams, dict) else []
+    return {arn.rpartition("/")[2]: arn for arn in arns}
