@@ -25,12 +25,10 @@ class Lag:
             wait for Spark do not count.
         buffered_records: fetched and not yet in a micro-batch.
         buffered_bytes: the same, in payload bytes.
-        late_records: how many records were handed out, since the query was started, that had
-            arrived before the end of an earlier micro-batch.
-        late_records_by_shard: the same, of each shard.
+        late_records: how many records of this run had arrived before an earlier micro-batch's end.
+        late_records_by_shard: how many of each shard.
         held_back_shards: how many shards the others do not wait for any longer.
-        aligned_until: the end of the last micro-batch, in milliseconds since 1970; ``None`` if
-            shards are not aligned.
+        aligned_until: the end of the last micro-batch, in milliseconds since 1970, if there is one.
     """
 
     lag_millis: Mapping[str, int | None]

@@ -1,7 +1,6 @@
-"""Metrics of streaming queries: a listener in the driver's program, which all queries report to.
+"""Metrics of streaming queries: a listener in the driver's program, not in the source's process.
 
-Spark's progress is all that it knows of a query. The source runs in another process, and its part
-of the progress is :meth:`~kinesis_publishers_spark.lag.Lag.report`.
+Spark's progress is all that it knows; :meth:`~kinesis_publishers_spark.lag.Lag.report` is in it.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming import listener as spark
 
-    from kinesis_publishers.config import Scalar
-
 _LOGGER = logging.getLogger(__name__)
 # What Spark calls the table of any sink in Python.
 _PYTHON_SINK = ".python.PythonTable"
@@ -44,7 +40,6 @@ _PYTHON_SINK = ".python.PythonTable"
 def _guarded(call: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     """Let a callback log what it fails with: Spark must not notice."""
 
-    @wraps(call)
     def wrapper(self: object, event: object) -> None:
         try:
             call(self, event)
@@ -62,15 +57,13 @@ class KinesisMetricsListener(StreamingQueryListener):
     :meth:`close`, or the end of the program. No callback raises an error.
 
     Args:
-        properties: those of ``kinesis.metrics.*``, and for CloudWatch those of ``aws.*``. Others
-            are not used.
+        properties: those of ``kinesis.metrics.*``, and for CloudWatch those of ``aws.*``.
 
     Raises:
-        ConfigErrors: the properties are wrong.
-        PluginLoadError: the class of a sink cannot be loaded.
+        ConfigError: the properties are wrong, or a sink cannot be opened.
     """
 
-    def __init__(self, properties: Properties | Mapping[str, Scalar] | None = None) -> None:
+    def __init__(self, properties: Properties | Mapping[str, Any] | None = None) -> None:
         opening = open_events(Properties.of(properties, {}, complete=False))
         self._opened = OpenInThread(opening, name="kinesis-metrics")
         self._is_closed = False
@@ -99,14 +92,14 @@ class KinesisMetricsListener(StreamingQueryListener):
     @_guarded
     def onQueryIdle(self, event: spark.QueryIdleEvent) -> None:
         """Report the lag of a query for which nothing is new."""
-        # The event does not say it. Over Spark Connect the listener has been given its session.
+        # The event does not say it. Spark Connect sets the session.
         session = self.spark or SparkSession.getActiveSession()
         query = None if session is None else session.streams.get(str(event.id))
         progress = None if query is None else query.lastProgress
         if progress is not None and progress.runId == event.runId:
             self._report(progress, is_new=False)
         else:
-            # Better no lag than that of a micro-batch long ago.
+            # Better none than that of a micro-batch long ago.
             self._forget(event.runId)
 
     @_guarded
@@ -146,13 +139,7 @@ class KinesisMetricsListener(StreamingQueryListener):
 
 @define
 class _Source:
-    """What one source of a running query has reported.
-
-    Attributes:
-        arns: its streams, by name.
-        shards: those with a lag.
-        late: how many records were late; ``late_by_shard``: how many of them are known by shard.
-    """
+    """What one source of a running query has reported: shards with a lag, and late records."""
 
     query: str
     arns: Mapping[str, str] = field(factory=dict)
@@ -163,8 +150,8 @@ class _Source:
     def events_of(self, report: Mapping[str, Any], *, rows: int = 0) -> Iterator[Event]:
         """Yield what a report says; an empty one, that nothing is known any more."""
         query, arn = self.query, None if len(self.arns) > 1 else next(iter(self.arns.values()))
-        held_back = report.get("heldBackShards", 0)
-        yield QueryProgressed(query=query, stream_arn=arn, rows=rows, held_back_shards=held_back)
+        held = report.get("heldBackShards", 0)
+        yield QueryProgressed(query=query, stream_arn=arn, rows=rows, held_back_shards=held)
         lags = self._by_shard(report, "lagMillis")
         behind = self._by_shard(report, "millisBehindLatest")
         for shard in self.shards | lags.keys():
@@ -201,6 +188,5 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def _streams_of(offset: Mapping[str, Any]) -> dict[str, str]:
     """Return the ARNs of the streams in an offset, by name; none if another source made it."""
-    streams = offset.get("streams")
-    arns = [arn for arn in streams if ":kinesis:" in arn] if isinstance(streams, dict) else []
-    return {arn.rpartition("/")[2]: arn for arn in arns}
+    arns = streams if isinstance(streams := offset.get("streams"), dict) else ()
+    return {arn.rpartition("/")[2]: arn for arn in arns if ":kinesis:" in arn}

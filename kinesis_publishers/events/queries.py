@@ -14,9 +14,7 @@ from kinesis_publishers.model import ShardKey
 class QueryProgressed(Event, level=DEBUG):
     """A query has reported what it has read of a source, or that nothing is new.
 
-    Attributes:
-        stream_arn: the stream; ``None`` if the source reads several.
-        held_back_shards: how many shards the others do not wait for any longer.
+    The source reads several streams if none is named.
     """
 
     query: str
@@ -29,9 +27,8 @@ class QueryProgressed(Event, level=DEBUG):
 class QueryLagMeasured(ShardEvent, level=DEBUG):
     """How far a query is behind in a shard; the shards that are furthest behind are reported.
 
-    Attributes:
-        seconds: the age of the oldest record that is not committed, 0 without one; ``None`` if the
-            shard is not reported any more.
+    That is the age of the oldest record that is not committed, 0 without one; ``None`` when the
+    shard is not reported any more.
     """
 
     query: str
@@ -41,11 +38,7 @@ class QueryLagMeasured(ShardEvent, level=DEBUG):
 
 @frozen(kw_only=True)
 class RecordsLate(Event, level=WARNING):
-    """A query was given records that had arrived before the end of an earlier micro-batch.
-
-    Attributes:
-        shard: ``None`` where only their number is known.
-    """
+    """A query was given records that had arrived before the end of an earlier micro-batch."""
 
     query: str
     shard: ShardKey | None

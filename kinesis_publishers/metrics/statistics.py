@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from attrs import define, frozen
 
 from kinesis_publishers.events import Event
 from kinesis_publishers.metrics.metric import Metric, MetricTable, stream_of
 from kinesis_publishers.model import ShardKey
-
-_Owner: TypeAlias = tuple[ShardKey | str | None, str | None]
-"""A shard or a stream, and a query."""
 
 
 @frozen
@@ -61,7 +58,7 @@ class IntervalStatistics:
         self._table = table
         self._is_per_shard = is_per_shard
         # By shard or stream and query, and then by the metric's name.
-        self._found: dict[_Owner, dict[str, tuple[Series, Statistics]]] = {}
+        self._found: dict[object, dict[str, tuple[Series, Statistics]]] = {}
 
     def add(self, event: Event) -> None:
         """Take an event into account."""
@@ -70,7 +67,8 @@ class IntervalStatistics:
             return
         shard: ShardKey | None = getattr(event, "shard", None)
         place = shard if shard is not None and self._is_per_shard else stream_of(event)
-        owner = (place, getattr(event, "query", None))
+        query: str | None = getattr(event, "query", None)
+        owner = place if query is None else (place, query)
         found = self._found.get(owner)
         if found is None:
             found = self._found[owner] = {}
@@ -85,7 +83,7 @@ class IntervalStatistics:
             if name in found:
                 found[name][1].add(value)
             else:
-                series = _series(metric, owner, code)
+                series = _series(metric, place, code, query)
                 found[name] = (series, Statistics(1, value, value, value))
 
     def take(self) -> list[tuple[Series, Statistics]]:
@@ -94,8 +92,9 @@ class IntervalStatistics:
         return [one for of_owner in found.values() for one in of_owner.values()]
 
 
-def _series(metric: Metric, owner: _Owner, code: str | None) -> Series:
-    place, query = owner
+def _series(
+    metric: Metric, place: ShardKey | str | None, code: str | None, query: str | None
+) -> Series:
     if place is None or isinstance(place, str):
         return Series(metric, place, None, code, query)
     return Series(metric, place.stream_name, place.shard_id, code, query)

@@ -95,7 +95,8 @@ class SummaryLog(EventReporter):
 
     def __call__(self, event: Event) -> None:
         shard: ShardKey | None = getattr(event, "shard", None)
-        if shard is None:
+        # A query reports no throughput by shard.
+        if shard is None or hasattr(event, "query"):
             return
         if shard.stream_name not in self._streams:
             self._streams[shard.stream_name] = _Interval()

@@ -6,6 +6,7 @@ Arguments: the properties as JSON, and a folder for all files.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executa
 from pyspark.sql import SparkSession
 
 from kinesis_publishers_spark import register
+from kinesis_publishers_spark.metrics import KinesisMetricsListener
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,6 +47,12 @@ def main() -> None:
     properties, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     register(spark)
+    # The listener runs here; the sink log is the default.
+    logger, logged = logging.getLogger("kinesis_publishers"), list[str]()
+    logger.setLevel(logging.DEBUG)
+    logger.addFilter(lambda record: logged.append(record.getMessage()) or True)
+    listener = KinesisMetricsListener()
+    spark.streams.addListener(listener)
     frame = load(spark, "kinesis", properties)
     run(frame, folder, "registered", "parquet")
     copies = properties | {"kinesis.streams": "copies"}
@@ -59,6 +67,9 @@ def main() -> None:
     with_metadata = load(spark, "streams", properties | {"includeMetadata": "true"})
     (folder / "session.json").write_text(json.dumps(type(spark).__module__))
     run(with_metadata, folder, "renamed", "parquet")
+    spark.streams.removeListener(listener)
+    listener.close()
+    (folder / "logged.json").write_text(json.dumps(logged))
     spark.stop()
 
 

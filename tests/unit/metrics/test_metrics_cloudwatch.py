@@ -17,7 +17,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from kinesis_publishers import Properties, SystemClock
-from kinesis_publishers.events import RecordsRefused
+from kinesis_publishers.events import QueryLagMeasured, RecordsRefused
 from kinesis_publishers.metrics.cloudwatch import (
     MAX_UNSENT_DATA,
     CloudWatchMetrics,
@@ -99,13 +99,14 @@ async def test_by_stream_there_is_no_dimension_for_shards(moto_url: str) -> None
     async with _metrics(moto_url, "streams", **{"kinesis.metrics.level": "stream"}) as metrics:
         metrics(fetched(shard=ZERO))
         metrics(fetched(shard=ONE))
+        lag = {"seconds": 1.0, "millis_behind_latest": 1}
+        metrics(QueryLagMeasured(shard=ONE, query="totals", **lag))
     client = _client(moto_url)
     listed = await asyncio.to_thread(client.list_metrics, Namespace="streams")
     client.close()
     of_lag = [one for one in listed["Metrics"] if one["MetricName"] == "MillisBehindLatest"]
-    assert [[one["Name"] for one in metric["Dimensions"]] for metric in of_lag] == [
-        ["Operation", "StreamId"]
-    ]
+    dimensions = [[one["Name"] for one in metric["Dimensions"]] for metric in of_lag]
+    assert sorted(dimensions) == [["Operation", "StreamId"], ["Operation", "StreamId", "Query"]]
 
 
 async def test_writing_has_the_dimensions_of_the_kpl(moto_url: str) -> None:

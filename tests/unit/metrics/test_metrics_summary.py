@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from attrs import evolve
 
-from kinesis_publishers.events import BackpressureBegan, BackpressureEnded, LagMeasured
+from kinesis_publishers.events import (
+    BackpressureBegan,
+    BackpressureEnded,
+    LagMeasured,
+    QueryLagMeasured,
+)
 from kinesis_publishers.metrics.summary import SummaryLog
 from tests.unit.metrics.metric_support import (
     ONE,
@@ -131,5 +136,7 @@ async def test_before_anything_is_read_there_is_nothing_to_say(
 ) -> None:
     async with SummaryLog(10.0, manual_clock) as summary:
         summary(POOL)
+        lag = {"seconds": 1.0, "millis_behind_latest": 1}
+        summary(QueryLagMeasured(shard=ZERO, query="totals", **lag))
         await manual_clock.advance(30.0)
     assert messages.messages == []

@@ -105,18 +105,16 @@ def test_what_is_not_known_is_left_out_of_a_report() -> None:
     }
 
 
-def test_a_report_counts_late_records_and_names_the_shards_that_have_any() -> None:
+def test_a_report_names_the_twenty_shards_with_most_late_records_and_none_without() -> None:
     late = {str(shard(number)): number for number in range(30)}
-    report = Lag.of(
-        [],
-        {},
-        NOON,
-        late_records=435,
-        late_records_by_shard=late,
-        held_back_shards=2,
-        aligned_until=1_795_763_904_888,
+    report = Lag(
+        lag_millis={}, millis_behind_latest={}, late_records_by_shard=late, aligned_until=17
     ).report()
-    assert (report["lateRecords"], report["heldBackShards"]) == (435, 2)
-    assert report["alignedUntil"] == 1_795_763_904_888
-    named = report["lateRecordsByShard"]
-    assert named == {str(shard(number)): number for number in range(29, 9, -1)}
+    assert report["alignedUntil"] == 17
+    assert list(report["lateRecordsByShard"]) == list(late)[:9:-1]
+    assert (
+        Lag(lag_millis={}, millis_behind_latest={}, late_records_by_shard={"a": 0}).report()[
+            "lateRecordsByShard"
+        ]
+        == {}
+    )
