@@ -48,8 +48,6 @@ class WorkerReader:
         reader = KinesisRangeReader.from_properties(properties)
         self._open = OpenInThread(reader, name="kinesis-ranges")
         self._loop = self._open.loop
-        # It ends with the loop.
-        self._loop.start(self._open.value.keep_idle_closed())
         self.is_new = True
 
     def read(

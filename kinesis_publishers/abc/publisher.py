@@ -23,7 +23,6 @@ class RecordBatchConsumer(ABC):
         """How many Kinesis records the next answer should have at most; ``None`` for any number.
 
         A publisher that can should not ask for more: what comes after them may be fetched in vain.
-        With 0, after a delivery, it may end its run.
         """
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from typing import TypeAlias
 
 from attrs import define, field, frozen
@@ -30,26 +29,6 @@ from kinesis_publishers.model import (
 # The planner of the range has seen its last record. Another reader may be answered from a copy of
 # the shard that does not show it yet: only a tip that stays without it proves that it is gone.
 _TIP_SECONDS = 1.0
-
-
-class ResumablePublisher(RecordPublisher):
-    """One that may hold a connection open from run to run.
-
-    While it does, its run ends by itself after a delivery, once nothing more is wanted.
-    """
-
-    @property
-    @abstractmethod
-    def is_open(self) -> bool:
-        """Whether there is such a connection."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Close it; the next run does without."""
-
-
-def _holds_open(publisher: RecordPublisher | None) -> bool:
-    return isinstance(publisher, ResumablePublisher) and publisher.is_open
 
 
 class RangeConsumer(ShardLoop):
@@ -84,8 +63,6 @@ class RangeConsumer(ShardLoop):
 
     @property
     def records_wanted(self) -> int | None:
-        if self._is_exact:
-            return 0
         # Behind the end of the shard there is nothing to fetch in vain.
         return None if self._end is None else self._estimate.records_wanted
 
@@ -195,9 +172,7 @@ class RangeConsumer(ShardLoop):
 
     def _finish(self) -> None:
         self._is_done = True
-        # Interrupted, it would close what the next range can use.
-        if not (self._is_exact and _holds_open(self._publisher)):
-            self._interrupt()
+        self._interrupt()
 
     def _check_end(self, fresh: RecordBatch, covered: int, lag: int | None) -> None:
         if self._end is None:
@@ -249,15 +224,9 @@ class RangeConsumer(ShardLoop):
 _MAX_AGE_SECONDS = 240.0
 _MAX_COUNT = 1000
 _MAX_BYTES = 16 * 1024 * 1024
-# The memory of a record without its payload (objects and texts of the columns), of a publisher, and
-# of a connection: the buffers of the HTTP client and of the decoder.
+# The memory of a record without its payload (objects and texts of the columns), and of a publisher.
 _RECORD_BYTES = 300
 _PUBLISHER_BYTES = 4096
-_CONNECTION_BYTES = 256 * 1024
-# What is pushed to a connection that no range takes up is pushed again to another one. It is tried
-# again after so many ranges.
-_MOST_IN_VAIN = 2
-_TRIED_AGAIN_AFTER = 100
 
 _Key: TypeAlias = "tuple[ShardKey, StartingPosition]"
 
@@ -279,22 +248,11 @@ class Leftover:
     is_complete: bool = False
 
     @property
-    def is_open(self) -> bool:
-        """Whether the publisher holds a connection open."""
-        return _holds_open(self.publisher)
-
-    @property
     def size(self) -> int:
         """About how much memory it takes, in bytes."""
-        own = _PUBLISHER_BYTES + _CONNECTION_BYTES * self.is_open
         if self.rest is None:
-            return own
-        return self.rest.payload_bytes + _RECORD_BYTES * len(self.rest) + own
-
-    async def close(self) -> None:
-        """Close what the publisher holds open."""
-        if isinstance(self.publisher, ResumablePublisher):
-            await self.publisher.close()
+            return _PUBLISHER_BYTES
+        return self.rest.payload_bytes + _RECORD_BYTES * len(self.rest) + _PUBLISHER_BYTES
 
 
 @define(eq=False)
@@ -317,10 +275,6 @@ class Leftovers:
     # With the time since when each is kept; the oldest first.
     _kept: dict[_Key, tuple[Leftover, float]] = field(factory=dict, init=False)
     _bytes: int = field(default=0, init=False)
-    # The connection to each shard, of which the service allows one, and how often in a row one was
-    # kept and not taken.
-    _open: dict[ShardKey, _Key] = field(factory=dict, init=False)
-    _in_vain: dict[ShardKey, int] = field(factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -330,59 +284,27 @@ class Leftovers:
         """About how much memory all of it takes, in bytes."""
         return self._bytes
 
-    async def keep(self, shard: ShardKey, leftover: Leftover) -> None:
-        """Keep what reading a range of ``shard`` has left.
-
-        A connection is not kept where that was twice in vain: other processes read the shard, too.
-        """
+    def keep(self, shard: ShardKey, leftover: Leftover) -> None:
+        """Keep what reading a range of ``shard`` has left."""
         key = shard, leftover.following
-        in_vain = self._in_vain.get(shard, 0)
-        if leftover.is_open and in_vain >= _MOST_IN_VAIN:
-            self._in_vain[shard] = (in_vain + 1) % _TRIED_AGAIN_AFTER
-            await leftover.close()
-        before = self._remove(key)
-        if leftover.is_open:
-            self._open[shard] = key
+        self._remove(key)
         self._kept[key] = leftover, self._clock.monotonic()
         self._bytes += leftover.size
-        if before is not None:
-            await before.close()
         # It would drive out everything else, and itself.
         if leftover.size > self._max_bytes:
-            await self._drop(key)
+            self._remove(key)
         while len(self._kept) > self._max_count or self._bytes > self._max_bytes:
-            await self._drop(next(iter(self._kept)))
+            self._remove(next(iter(self._kept)))
 
-    async def take(self, wanted: ShardRange) -> Leftover | None:
+    def take(self, wanted: ShardRange) -> Leftover | None:
         """Return what was left where ``wanted`` begins, and keep it no longer."""
         oldest = self._clock.monotonic() - self._max_age_seconds
         while self._kept and next(iter(self._kept.values()))[1] < oldest:
-            await self._drop(next(iter(self._kept)))
-        shard, begin = wanted.shard, wanted.follows
-        if shard in self._open and self._open[shard][1] != begin:
-            await self._drop(self._open[shard])
-        leftover = self._remove((shard, begin))
-        if leftover is not None and leftover.is_open:
-            self._in_vain.pop(shard, None)
-        return leftover
-
-    async def drop_idle(self, seconds: float) -> None:
-        """Drop what has held a connection open for so long without being taken."""
-        latest = self._clock.monotonic() - seconds
-        for key, (leftover, since) in tuple(self._kept.items()):
-            if leftover.is_open and since <= latest:
-                await self._drop(key)
-
-    async def _drop(self, key: _Key) -> None:
-        leftover, shard = self._remove(key), key[0]
-        if leftover is not None and leftover.is_open:
-            self._in_vain[shard] = self._in_vain.get(shard, 0) + 1
-            await leftover.close()
+            self._remove(next(iter(self._kept)))
+        return self._remove((wanted.shard, wanted.follows))
 
     def _remove(self, key: _Key) -> Leftover | None:
         leftover, _ = self._kept.pop(key, (None, 0.0))
         if leftover is not None:
             self._bytes -= leftover.size
-        if self._open.get(key[0]) == key:
-            del self._open[key[0]]
         return leftover

@@ -16,7 +16,7 @@ from kinesis_publishers.config import Properties, SourceConfig, SubscriptionHttp
 from kinesis_publishers.config.assignments import has_other_reader
 from kinesis_publishers.config.catalogue import CUSTOM
 from kinesis_publishers.engine.delivery import ConsumerContext, DeliverySink
-from kinesis_publishers.engine.range_consumer import Leftovers, RangeConsumer, ResumablePublisher
+from kinesis_publishers.engine.range_consumer import Leftovers, RangeConsumer
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import (
@@ -36,9 +36,8 @@ class KinesisRangeReader:
     """Reads ranges, call after call, with the same clients and budget.
 
     What a range leaves, a publisher and the records that were fetched with its last one, is kept
-    for the range that follows it: that needs no GetShardIterator, no other subscription, and
-    fetches nothing twice. A subscription stays open for that: run :meth:`keep_idle_closed` beside
-    the calls if the reader outlives them.
+    for the range that follows it: that needs no GetShardIterator and fetches nothing twice. A
+    subscription is closed with its range.
 
     Args:
         publishers: makes what reads the shards.
@@ -69,11 +68,7 @@ class KinesisRangeReader:
         if not isinstance(properties, Properties):
             properties = Properties.parse(properties)
         async with open_services(properties, events=events, clock=clock) as services:
-            reader = cls(services, RangePublishers.select(properties, services))
-            try:
-                yield reader
-            finally:
-                await reader._leftovers.drop_idle(0)
+            yield cls(services, RangePublishers.select(properties, services))
 
     async def read(
         self,
@@ -109,23 +104,13 @@ class KinesisRangeReader:
     async def _read_range(
         self, one: ShardRange, context: ConsumerContext, *, subscribes: bool
     ) -> None:
-        begin, leftover = await self._leftovers.take(one), None
-        if begin is not None and subscribes and not begin.is_open:
+        begin = self._leftovers.take(one)
+        if begin is not None and subscribes:
             # Its publisher would poll.
             begin = evolve(begin, publisher=None)
-        try:
-            leftover = await RangeConsumer(one, context, begin).run()
-        finally:
-            if begin is not None and leftover is None:
-                await begin.close()
+        leftover = await RangeConsumer(one, context, begin).run()
         if leftover is not None:
-            await self._leftovers.keep(one.shard, leftover)
-
-    async def keep_idle_closed(self) -> None:
-        """Close, until it is cancelled, subscriptions that no range has continued in time."""
-        while self._publishers.fan_out is not None:
-            await self._services.clock.sleep(_IDLE_SECONDS / 2)
-            await self._leftovers.drop_idle(_IDLE_SECONDS)
+            self._leftovers.keep(one.shard, leftover)
 
 
 _LOGGER = logging.getLogger(__name__)
@@ -133,9 +118,6 @@ _LOGGER = logging.getLogger(__name__)
 # A subscription costs a call, a connection and, for any reader within the next five seconds, the
 # shard. Polling reads so much in about two seconds.
 _MIN_SUBSCRIBED_BYTES = 4 * 1024 * 1024
-# Twice the time that a micro-batch of a backlog has by default: so long may a shard wait for the
-# others of its micro-batch, and for the next one.
-_IDLE_SECONDS = 20.0
 
 
 def as_polling(properties: Properties) -> Properties:
@@ -155,8 +137,8 @@ def as_polling(properties: Properties) -> Properties:
     )
 
 
-class SubscribeThenPoll(ResumablePublisher):
-    """Publishes one shard: one subscription, for one :meth:`run` after the other, and then polling.
+class SubscribeThenPoll(RecordPublisher):
+    """Publishes one shard: the first :meth:`run` is one subscription, the following ones poll.
 
     A shard has one subscription per consumer. It is refused while another is younger than five
     seconds, a second reader takes it over, or it breaks: in each case polling continues after the
@@ -182,21 +164,11 @@ class SubscribeThenPoll(ResumablePublisher):
         self._polling = polling
         self._poller: RecordPublisher | None = None
 
-    @property
-    def is_open(self) -> bool:
-        return isinstance(self._subscriber, FanOutRecordPublisher) and self._subscriber.is_open
-
-    async def close(self) -> None:
-        subscriber, self._subscriber = self._subscriber, None
-        if isinstance(subscriber, FanOutRecordPublisher):
-            await subscriber.close()
-
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        if (subscriber := self._subscriber) is not None:
+        subscriber, self._subscriber = self._subscriber, None
+        if subscriber is not None:
             result = await subscriber.run(_Follower(consumer, self))
-            if not self.is_open:
-                self._subscriber = None
-                self._log(subscriber)
+            self._log(subscriber)
             return result
         if self._poller is None:
             self._poller = await self._polling.create(self._position, self._shard)
@@ -218,10 +190,6 @@ class SubscribeThenPoll(ResumablePublisher):
 class _Follower(RecordBatchConsumer):
     _consumer: RecordBatchConsumer
     _publisher: SubscribeThenPoll
-
-    @property
-    def records_wanted(self) -> int | None:
-        return self._consumer.records_wanted
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         await self._consumer.wait_for_space(records, payload_bytes)

@@ -8,8 +8,6 @@ from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from typing import TypeVar
 
-from attrs import evolve
-
 from kinesis_publishers.abc import (
     PublisherContext,
     RecordBatchConsumer,
@@ -50,10 +48,7 @@ class _RunOver(Exception):
 
 
 class FanOutRecordPublisher(RecordPublisher):
-    """Publishes the records of one shard as they are pushed; a :meth:`run` reads one subscription.
-
-    If only its consumer wants no more, a run ends and leaves the subscription open: the next run
-    continues it, or :meth:`close` ends it. Nothing reads it in between.
+    """Publishes the records of one shard as they are pushed; one :meth:`run` is one subscription.
 
     Within a process a subscription is continued after the last event, even an empty one: a quiet
     shard would be searched again from its last record every five minutes. What a failure calls for,
@@ -64,9 +59,6 @@ class FanOutRecordPublisher(RecordPublisher):
         starting_position: where to begin; not LATEST.
         registrar: provides the stream consumer.
         warned_at: when each subject was last warned about; the publishers of a factory share it.
-
-    Attributes:
-        is_open: whether there is a subscription, in a run or between two.
     """
 
     def __init__(
@@ -88,8 +80,7 @@ class FanOutRecordPublisher(RecordPublisher):
         self._consumer_arn = ""
         self._not_before = -math.inf
         self._refused_room: tuple[int, int] | None = None
-        self._has_room = self._has_subscribed = self._is_closed = self._is_continued = False
-        self.is_open = False
+        self._has_room = self._has_subscribed = self._is_closed = False
         self._delivering_since = math.inf
         self._poller: RecordPublisher | None = None
         self._quiet_since = math.inf
@@ -97,9 +88,6 @@ class FanOutRecordPublisher(RecordPublisher):
         self._last_delivered: SequenceNumber | None = None
         self._failure: Exception | None = None
         self._end_reason = ""
-        self._subscription: ShardSubscription
-        self._requested_at: datetime
-        self._kept: AsyncExitStack | None = None
         self._lag_watch = LagWatch(shard)
         self._recovery = SubscriptionRecovery(shard, config, registrar, context, warned_at)
 
@@ -108,57 +96,29 @@ class FanOutRecordPublisher(RecordPublisher):
         """What prevented or ended the last subscription, if anything; the next run acts on it."""
         return self._failure
 
-    async def close(self) -> None:
-        """Close the subscription that is left open, if there is one."""
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            self._end_reason = "the reader wanted no more"
-            with suppress(_RunOver):
-                await self._of_service(kept.aclose())
-
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        if self.is_open:
-            # Nothing has listened since the last run.
-            self._quiet_since = self._context.clock.monotonic()
         await self._recover()
         if (poller := await self._rest_publisher()) is not None:
             return await poller.run(consumer)
-        kept, self._kept = self._kept, None
-        if kept is None:
-            await self._prepare(consumer)
-        self._is_continued = kept is not None
-        try:
-            async with kept or AsyncExitStack() as subscribed:
-                if kept is None:
-                    self._subscription = await self._subscribe(subscribed)
-                result = await self._read_until_closed(subscribed, consumer)
-                if result is None:
-                    # Without a wait in between: what is cancelled leaves nothing open.
-                    self._kept = subscribed.pop_all()
-                return result or RunResult.INCOMPLETE
-        except _RunOver:
-            return RunResult.INCOMPLETE
-
-    async def _prepare(self, consumer: RecordBatchConsumer) -> None:
         clock = self._context.clock
         if (delay := self._not_before - clock.monotonic()) > 0:
             await clock.sleep(delay)
         # It may be registered right now, which takes long: not with room that others need.
         self._consumer_arn = await self._registrar.consumer_arn(self._shard.stream_arn)
         await self._regain_room(consumer)
-        self._requested_at = clock.now()
-
-    async def _read_until_closed(
-        self, subscribed: AsyncExitStack, consumer: RecordBatchConsumer
-    ) -> RunResult | None:
-        async with TaskScope() as scope:
-            scope.spawn(self._close_when_blocked(subscribed), name=f"close {self._shard}")
-            try:
-                return await self._read(consumer)
-            finally:
-                # A connection that is being closed would be left half closed.
-                if not self._is_closed:
-                    scope.cancel()
+        requested_at = clock.now()
+        try:
+            async with AsyncExitStack() as subscribed, TaskScope() as scope:
+                subscription = await self._subscribe(subscribed)
+                scope.spawn(self._close_when_blocked(subscribed), name=f"close {self._shard}")
+                try:
+                    return await self._read(subscription, consumer, requested_at)
+                finally:
+                    # A connection that is being closed would be left half closed.
+                    if not self._is_closed:
+                        scope.cancel()
+        except _RunOver:
+            return RunResult.INCOMPLETE
 
     async def _recover(self) -> None:
         failure, self._failure = self._failure, None
@@ -195,7 +155,6 @@ class FanOutRecordPublisher(RecordPublisher):
         # While subscriptions are refused, as in an outage, nothing is known about the shard.
         quiet_since, self._quiet_since = self._quiet_since, math.inf
         subscription = await self._of_service(self._open(subscribed))
-        self.is_open = True
         subscribed.callback(self._report_end, context.clock.monotonic())
         self._back_off(_EXCLUSIVE_SECONDS)
         self._end_reason = "the reader stopped or failed"
@@ -213,7 +172,6 @@ class FanOutRecordPublisher(RecordPublisher):
         return subscription
 
     def _report_end(self, opened_at: float) -> None:
-        self.is_open = False
         seconds = self._context.clock.monotonic() - opened_at
         self._recovery.note_end(seconds)
         self._context.events(
@@ -248,9 +206,12 @@ class FanOutRecordPublisher(RecordPublisher):
                 code="SubscribeTimeout",
             ) from error
 
-    async def _read(self, consumer: RecordBatchConsumer) -> RunResult | None:
-        """Read until the run ends; return ``None`` if only its consumer wants no more."""
-        subscription = self._subscription
+    async def _read(
+        self,
+        subscription: ShardSubscription,
+        consumer: RecordBatchConsumer,
+        requested_at: datetime,
+    ) -> RunResult:
         while True:
             size = await self._of_service(subscription.wait_for_event())
             if size is None:
@@ -259,7 +220,10 @@ class FanOutRecordPublisher(RecordPublisher):
             if not await self._make_room(consumer, size):
                 return RunResult.INCOMPLETE
             event = await self._of_service(subscription.receive())
-            await self._deliver(event, consumer)
+            # When an event was made is not known, only that it was after the subscription began:
+            # with a lag of 0 everything that had arrived by then has been delivered.
+            batch = RecordBatch.from_page(event.page, shard=self._shard, requested_at=requested_at)
+            await self._deliver(batch, event, consumer)
             problem = _contradiction(event)
             if event.continuation_sequence_number is None and not problem:
                 self._end_reason = "the shard has ended"
@@ -276,8 +240,6 @@ class FanOutRecordPublisher(RecordPublisher):
             self._recovery.note_progress()
             if self._is_closed:
                 return RunResult.INCOMPLETE
-            if consumer.records_wanted == 0:
-                return None
 
     async def _make_room(self, consumer: RecordBatchConsumer, payload_bytes: int) -> bool:
         """Wait for the room that the coming event needs, but not for so long as to hold it back."""
@@ -296,14 +258,11 @@ class FanOutRecordPublisher(RecordPublisher):
             return False
         return True
 
-    async def _deliver(self, event: SubscriptionEvent, consumer: RecordBatchConsumer) -> None:
+    async def _deliver(
+        self, batch: RecordBatch, event: SubscriptionEvent, consumer: RecordBatchConsumer
+    ) -> None:
         has_ended = event.continuation_sequence_number is None
         self._lag_watch.check(event.page, self._position, has_ended=has_ended)
-        # When an event was made is not known, only that it was after the subscription began: with a
-        # lag of 0 everything that had arrived by then has been delivered. One that may have waited
-        # since the last run does not show where the tip is in this one.
-        page = evolve(event.page, millis_behind_latest=None) if self._is_continued else event.page
-        batch = RecordBatch.from_page(page, shard=self._shard, requested_at=self._requested_at)
         self._has_room = False
         if len(batch):
             self._refused_room = None
@@ -314,7 +273,7 @@ class FanOutRecordPublisher(RecordPublisher):
                 shard=self._shard.key,
                 records=len(batch),
                 payload_bytes=batch.payload_bytes,
-                millis_behind_latest=event.page.millis_behind_latest,
+                millis_behind_latest=batch.millis_behind_latest,
             )
         )
         self._delivering_since = self._context.clock.monotonic()

@@ -13,9 +13,6 @@ from kinesis_publishers import (
     Properties,
     PublisherContext,
     RecordBatch,
-    RecordBatchConsumer,
-    RecordPublisher,
-    RecordPublisherFactory,
     RunResult,
     SequenceNumber,
     ShardRange,
@@ -48,7 +45,6 @@ from tests.unit.fanout.fanout_support import CONSUMER_ARN, POLLING, KnownConsume
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kinesis_publishers import Shard
     from kinesis_publishers.model import SubscriptionEvent
 
 RECORDS = sample_records(10)
@@ -88,41 +84,6 @@ class NeverEnds(StoredShard):
         async for event in super().subscribe(position):
             yield event
         await asyncio.get_running_loop().create_future()
-
-
-@define(eq=False)
-class Wrapping(RecordPublisherFactory):
-    """Makes publishers that subscribe, and are not ours."""
-
-    _inner: RecordPublisherFactory
-
-    @classmethod
-    def from_properties(cls, properties: Properties, context: PublisherContext) -> Wrapping:
-        raise NotImplementedError
-
-    async def create(self, starting_position: StartingPosition, shard: Shard) -> RecordPublisher:
-        return Wrapped(await self._inner.create(starting_position, shard))
-
-
-@define(eq=False)
-class Wrapped(RecordPublisher):
-    _inner: RecordPublisher
-
-    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        return await self._inner.run(AsksForMore(consumer))
-
-
-@define(eq=False)
-class AsksForMore(RecordBatchConsumer):
-    """Does not say how much is wanted."""
-
-    _inner: RecordBatchConsumer
-
-    async def wait_for_space(self, records: int, payload_bytes: int) -> None:
-        await self._inner.wait_for_space(records, payload_bytes)
-
-    async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        return await self._inner(batch)
 
 
 def error_of(kind: type, code: str = "code") -> Exception:
@@ -167,12 +128,12 @@ class World:
         return consumer
 
 
-async def test_a_range_comes_by_one_subscription_that_is_not_read_beyond_its_last_event():
+async def test_a_range_comes_by_one_subscription_that_is_closed_with_its_last_event():
     world = World(StoredShard(RECORDS, page_ends=[3, 6, 9]))
     await world.read(0, 4)
     assert world.reader.sink.records == RECORDS[1:5]
     (subscription,) = world.plane.subscriptions
-    assert not subscription.is_closed
+    assert subscription.is_closed
     assert subscription.taken == 2
     assert world.plane.subscribe_calls[0].consumer_arn == CONSUMER_ARN
     assert world.plane.records_calls == []
@@ -245,16 +206,12 @@ async def test_the_second_run_polls_and_never_subscribes_again():
     assert len(world.plane.subscribe_calls) == 1
 
 
-@pytest.mark.parametrize("is_fan_out", [True, False])
-async def test_a_subscriber_of_another_kind_is_interrupted_with_the_last_record(is_fan_out: bool):
+async def test_a_subscription_that_waits_at_the_tip_is_closed_with_the_last_record():
     world = World(NeverEnds(RECORDS))
-    if not is_fan_out:
-        assert world.publishers.fan_out is not None
-        world.publishers = evolve(world.publishers, fan_out=Wrapping(world.publishers.fan_out))
     await world.read(0, 9)
     assert world.reader.sink.records == RECORDS[1:]
     (subscription,) = world.plane.subscriptions
-    assert subscription.is_closed is not is_fan_out
+    assert subscription.is_closed
 
 
 def test_only_much_is_worth_a_subscription():
