@@ -109,6 +109,9 @@ class RangeConsumer(ShardLoop):
         await self._end_run_if_done()
         fresh = self._fresh(self.context.in_order(batch))
         covered, is_at_end = self._count_inside(fresh)
+        # A page that is cut off by its Limit may have the arrival time of the tip, and not be it.
+        is_tip = not len(batch) and batch.millis_behind_latest == 0
+        is_at_end |= is_tip and self._wanted.until is not None
         inside = fresh.slice(0, covered)
         self._estimate.add(inside)
         await self._deliver(inside)
@@ -156,7 +159,9 @@ class RangeConsumer(ShardLoop):
     def _count_inside(self, fresh: RecordBatch) -> tuple[int, bool]:
         """Return how many records are in the range, and whether the one that follows it came."""
         if self._end is None:
-            return len(fresh), False
+            until = self._wanted.until
+            count = len(fresh) if until is None else fresh.count_before(until)
+            return count, count < len(fresh)
         count = fresh.count_up_to(self._end)
         if not self._wanted.excludes_end:
             return count, False

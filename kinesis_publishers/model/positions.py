@@ -233,8 +233,11 @@ class ShardRange:
         shard: which shard.
         start: where the range begins.
         end: its last record, included; ``None`` means the end of the shard, which is closed and
-            no longer changes.
+            no longer changes, unless ``until`` is given.
         excludes_end: whether the range ends immediately before ``end`` instead.
+        until: the range ends at the tip, or before the first record that arrived at or after this
+            instant. There was none when the range was planned, long enough after the instant for
+            everything that had arrived before it to be visible.
         as_of: what arrived earlier precedes the range; ``None`` if the range names its first
             record. It shows whether records at its beginning may have been removed.
         follows: where the range before it has ended: a reader that has come there may continue. It
@@ -251,10 +254,11 @@ class ShardRange:
     )
     size: RangeSize | None = field(default=None, eq=False)
     excludes_end: bool = False
+    until: datetime | None = None
 
     @property
     def following(self) -> StartingPosition | None:
-        """Where the next range begins, ``None`` at the end of the shard."""
+        """Where the next range begins, ``None`` at the end of the shard or at an instant."""
         if self.end is None:
             return None
         return StartingPosition.at(self.end) if self.excludes_end else resume_after(self.end)

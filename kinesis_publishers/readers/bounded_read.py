@@ -24,10 +24,13 @@ from kinesis_publishers.errors import InvalidOptionError, PositionTrimmedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Shard, ShardKey, ShardProgress, ShardRange, StartingPosition
 from kinesis_publishers.readers.range_ends.last_record import PolledPages, TipSearch
+from kinesis_publishers.readers.range_reader import RangePublishers
 from kinesis_publishers.tasks import TaskScope
 
-# Each holds a page of a hundred records, or in the end of some thousands.
-_SEARCHES_AT_ONCE = 32
+_LOOKS_AT_ONCE = 32
+# A record can typically be read less than a second after it was put (AWS, Kinesis FAQs). Later no
+# record from before the end appears, so that each action and each attempt reads the same ones.
+_VISIBLE_AFTER = timedelta(seconds=1)
 
 
 async def plan_batch(
@@ -40,8 +43,9 @@ async def plan_batch(
 ) -> list[ShardRange]:
     """Return the ranges between ``bounds`` in a fixed order.
 
-    An open shard without any record there is left out. A closed one that ends before the end of the
-    batch is there whole, without a look at whether it has records.
+    A look at the end of the batch gives the record that follows it, before which the range ends.
+    Where nothing follows, the range has no last record: it ends at an instant, or with its closed
+    shard. Whether there are records is not looked at: a range may be empty.
 
     Args:
         properties: which streams, and how to reach them; with a region.
@@ -63,11 +67,15 @@ async def plan_batch(
         bounds = bounds.corrected(properties, services.clock.skew)
         plan = _BatchPlan(
             services.discovery,
-            TipSearch(pages.read, services.clock),
+            TipSearch(pages.read),
             services.data_loss,
             services.assigner,
+            RangePublishers.select(properties, services).plain is services.polling,
         )
-        return await plan.ranges(arns, bounds.narrowed(narrowing), narrowing)
+        bounds = bounds.narrowed(narrowing)
+        # Shards that begin later hold nothing from before the end, either.
+        await services.clock.sleep((bounds.settled_at - services.clock.now()).total_seconds())
+        return await plan.ranges(arns, bounds, narrowing)
 
 
 @frozen
@@ -76,36 +84,27 @@ class _BatchPlan:
     _search: TipSearch
     _data_loss: DataLossGuard
     _assigner: ShardAssigner
+    # Whether an empty answer shows the tip to what reads the ranges.
+    _shows_tip: bool
 
     async def ranges(
         self, streams: Sequence[str], bounds: BatchBounds, narrowing: Narrowing
     ) -> list[ShardRange]:
         found: dict[ShardKey, ShardRange | None] = {}
-        turns = asyncio.Semaphore(_SEARCHES_AT_ONCE)
+        turns = asyncio.Semaphore(_LOOKS_AT_ONCE)
 
-        async def search(shard: Shard) -> None:
+        async def look(shard: Shard) -> None:
             async with turns:
                 found[shard.key] = await self._range_of(shard, bounds)
 
-        # The end may be up to a second ahead of the service, and is waited for. A shard that begins
-        # meanwhile may hold records from before it, and the next batch begins after them.
-        while True:
-            shards = await self._list_shards(streams, bounds)
-            if not found:
-                self._data_loss.check_named(bounds.named_shards, shards)
-            new = [
-                shard
-                for shard in shards
-                if shard.key not in found
-                and narrowing.needs_shard(shard)
-                and not bounds.is_empty(shard.shard_id)
-            ]
-            if not new:
-                keys = sorted(found, key=lambda key: (streams.index(key.stream_arn), key.shard_id))
-                return [one for key in keys if (one := found[key]) is not None]
-            async with TaskScope() as scope:
-                for shard in new:
-                    scope.spawn(search(shard), name=f"find the end of {shard}")
+        shards = await self._list_shards(streams, bounds)
+        self._data_loss.check_named(bounds.named_shards, shards)
+        async with TaskScope() as scope:
+            for shard in shards:
+                if narrowing.needs_shard(shard) and not bounds.is_empty(shard.shard_id):
+                    scope.spawn(look(shard), name=f"find the end of {shard}")
+        keys = sorted(found, key=lambda key: (streams.index(key.stream_arn), key.shard_id))
+        return [one for key in keys if (one := found[key]) is not None]
 
     async def _list_shards(self, streams: Sequence[str], bounds: BatchBounds) -> list[Shard]:
         shards: list[Shard] = []
@@ -128,9 +127,7 @@ class _BatchPlan:
             )
         for begin in (start, StartingPosition.trim_horizon()):
             try:
-                if shard.is_closed and await self._search.is_read_out(shard, until):
-                    return whole
-                end = await self._search.last_record(shard, since=begin, until=until)
+                return await self._range_between(shard, begin, until)
             except PositionTrimmedError as error:
                 self._data_loss.report(
                     shard.key,
@@ -138,10 +135,28 @@ class _BatchPlan:
                     "longer available.",
                     cause=error,
                 )
-            else:
-                return None if end is None else ShardRange(shard=shard.key, start=begin, end=end)
         # The end itself is gone, and so is everything before it.
         return None
+
+    async def _range_between(
+        self, shard: Shard, start: StartingPosition, until: StartingPosition
+    ) -> ShardRange | None:
+        following = await self._search.first_record(shard, until)
+        if start.sequence_number is not None or until.sequence_number is not None:
+            # A number and an instant are not comparable, and a number may be gone.
+            first = await self._search.first_record(shard, start)
+            if first is None or (following is not None and first >= following):
+                return None
+        excludes_end = following is not None
+        one = ShardRange(shard=shard.key, start=start, end=following, excludes_end=excludes_end)
+        if excludes_end or (until.timestamp is not None and shard.is_closed):
+            return one
+        if until.timestamp is None:
+            return evolve(one, end=until.sequence_number)
+        if self._shows_tip:
+            return evolve(one, until=until.timestamp)
+        end = await self._search.last_record(shard, since=start, until=until.timestamp)
+        return None if end is None else evolve(one, end=end)
 
 
 # How far arrival times may be out of order within a shard. Records are found by the service's own
@@ -229,6 +244,13 @@ class BatchBounds:
     def named_shards(self) -> frozenset[str]:
         """The ids of the shards that have positions of their own."""
         return frozenset((*self.shard_starts, *self.shard_untils))
+
+    @property
+    def settled_at(self) -> datetime:
+        """When everything that arrived before the end can be read."""
+        ends = (self.until, *self.shard_untils.values())
+        instants = [one.timestamp for one in ends if one is not None and one.timestamp]
+        return max(instants, default=_EPOCH) + _VISIBLE_AFTER
 
     @property
     def listed_since(self) -> datetime | None:

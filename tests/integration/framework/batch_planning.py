@@ -22,19 +22,19 @@ FIRST = "shardId-000000000000"
 
 
 class _ServersClock(SystemClock):
-    """The server's time, and this machine's for everything that waits."""
+    """The server's time, which goes on where something waits."""
 
-    def __init__(self, clock: ManualClock, on_wait: Callable[[], None] | None) -> None:
+    def __init__(self, clock: ManualClock, wait: Callable[[float], None]) -> None:
         self._clock = clock
-        self._on_wait = on_wait
+        self._wait = wait
 
     def now(self) -> datetime:
         return self._clock.now()
 
     async def sleep(self, seconds: float) -> None:
-        if seconds > 0 and self._on_wait is not None:
-            self._on_wait()
-        await super().sleep(seconds)
+        if seconds > 0:
+            self._wait(seconds)
+        await super().sleep(0)
 
 
 class BatchServer:
@@ -81,8 +81,19 @@ class BatchServer:
         properties = Properties.parse({**self.server.properties(streams), **values})
         loaded_at = self._clock.now() + timedelta(seconds=machine_ahead)
         bounds = BatchBounds.from_properties(properties, loaded_at=loaded_at)
-        clock = _ServersClock(self._clock, on_wait)
+
+        def wait(seconds: float) -> None:
+            if on_wait is not None:
+                on_wait()
+            self.wait(seconds)
+
+        clock = _ServersClock(self._clock, wait)
         return await plan_batch(properties, bounds, narrowing or Narrowing(), clock=clock)
+
+    def ends(self, ranges: list[ShardRange]) -> dict[str, str]:
+        """Return the last record of each range that has records, by shard id."""
+        rows = {one.shard.shard_id: self.rows_of([one]) for one in ranges}
+        return {shard_id: numbers[-1] for shard_id, numbers in rows.items() if numbers}
 
     def rows_of(self, ranges: list[ShardRange], stream: str = "orders") -> list[str]:
         """Return the sequence numbers of what the ranges have, shard after shard."""
@@ -90,16 +101,21 @@ class BatchServer:
         for one in ranges:
             stored = self.stored(one.shard.shard_id, stream)
             numbers = [record.sequence_number for record in stored]
-            last = len(numbers) if one.end is None else numbers.index(str(one.end)) + 1
+            last = _first_since(one.until, stored) if one.until else len(numbers)
+            if one.end is not None:
+                last = numbers.index(str(one.end)) + (not one.excludes_end)
             rows += numbers[_begin_of(one, stored) : last]
         return rows
 
 
+def _first_since(instant: datetime, stored: list[StoredRecord]) -> int:
+    later = (at for at, record in enumerate(stored) if record.arrival_time >= instant)
+    return next(later, len(stored))
+
+
 def _begin_of(one: ShardRange, stored: list[StoredRecord]) -> int:
-    instant = one.start.timestamp
-    if instant is not None:
-        later = (at for at, record in enumerate(stored) if record.arrival_time >= instant)
-        return next(later, len(stored))
+    if one.start.timestamp is not None:
+        return _first_since(one.start.timestamp, stored)
     if one.start.sequence_number is None:
         return 0
     numbers = [record.sequence_number for record in stored]

@@ -72,6 +72,21 @@ async def test_a_range_may_be_empty_before_the_record_that_ends_it():
     assert world.sink.records == []
 
 
+@pytest.mark.parametrize(
+    ("runs", "last"),
+    [
+        ([run_of((2, 10), lag=5)], 6),
+        ([run_of((2, 5), lag=5), run_of((5, 7), lag=5), run_of((7, 10), lag=5)], 6),
+        ([run_of((2, 5)), run_of((5, 6)), run_of((6, 6)), run_of((6, 10))], 5),
+    ],
+    ids=["cut", "followed", "the tip of an empty answer"],
+)
+async def test_a_range_may_end_at_an_instant_or_at_the_tip(runs: list, last: int):
+    world, until = scripted(*runs), RECORDS[7].approximate_arrival_timestamp
+    await world.read(evolve(range_of(1, 6), end=None, until=until))
+    assert world.sink.records == RECORDS[2 : last + 1]
+
+
 @pytest.mark.parametrize("runs", [[run_of((2, 6), (7, 10), lag=5)], [run_of((2, 6))]])
 async def test_a_range_whose_following_record_is_gone_is_a_mismatch(runs: list):
     with pytest.raises(ReplayMismatchError, match="ends before record"):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers import StartingPosition
 from tests.unit.core.tip_search_support import ShardInMemory, after_noon
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _AN_HOUR = 3600.0
 _arrivals = st.lists(
@@ -18,6 +23,7 @@ _arrivals = st.lists(
     ),
     max_size=400,
 )
+_disorder = st.lists(st.integers(-5000, 5000).map(lambda millis: millis / 1000), max_size=7)
 _empties = st.lists(st.integers(0, 3), max_size=30)
 _instants = st.one_of(
     st.floats(-10, 2 * _AN_HOUR, allow_nan=False).map(lambda seconds: round(seconds, 3)),
@@ -36,7 +42,7 @@ def nearly_sorted(arrivals: list[float], disorder: list[float]) -> list[float]:
     return [arrival + shifts[at % len(shifts)] for at, arrival in enumerate(in_order)]
 
 
-@given(_arrivals, st.lists(st.floats(-5, 5), max_size=7), _instants, _empties, st.booleans())
+@given(_arrivals, _disorder, _instants, _empties, st.booleans())
 async def test_what_ends_at_an_instant_touches_what_begins_there(
     arrivals: list[float],
     disorder: list[float],
@@ -46,7 +52,7 @@ async def test_what_ends_at_an_instant_touches_what_begins_there(
 ) -> None:
     shard = ShardInMemory(nearly_sorted(arrivals, disorder), empties=empties, is_closed=is_closed)
     expected = shard.last_before(at(instant), StartingPosition.trim_horizon())
-    assert await shard.search(at(instant)) == expected
+    assert await shard.search(instant) == expected
 
 
 @given(_arrivals, _instants)
@@ -55,7 +61,7 @@ async def test_the_result_is_right_with_any_arrival_times(
 ) -> None:
     shard = ShardInMemory(arrivals)
     expected = shard.last_before(at(instant), StartingPosition.trim_horizon())
-    assert await shard.search(at(instant)) == expected
+    assert await shard.search(instant) == expected
 
 
 @given(_arrivals.filter(bool), _instants, _empties, st.data())
@@ -75,17 +81,7 @@ async def test_nothing_is_found_before_the_start(
             ]
         )
     )
-    assert await shard.search(at(instant), since) == shard.last_before(at(instant), since)
-
-
-@given(_arrivals.filter(bool), st.data())
-async def test_a_record_can_be_the_end(arrivals: list[float], data: st.DataObject) -> None:
-    shard = ShardInMemory(sorted(arrivals))
-    index = data.draw(st.integers(0, len(arrivals) - 1))
-    number = shard.number(index)
-    before = None if index == 0 else shard.number(index - 1)
-    assert await shard.search(StartingPosition.at(number)) == before
-    assert await shard.search(StartingPosition.after(number)) == number
+    assert await shard.search(instant, since) == shard.last_before(at(instant), since)
 
 
 @given(_arrivals, st.lists(st.floats(0, 60), min_size=1, max_size=40))
@@ -94,14 +90,14 @@ async def test_records_that_arrive_during_the_search_do_not_count(
 ) -> None:
     shard = ShardInMemory(sorted(arrivals), later=[_AN_HOUR + seconds for seconds in sorted(later)])
     expected = shard.last_before(at(_AN_HOUR), StartingPosition.trim_horizon())
-    assert await shard.search(at(_AN_HOUR)) == expected
+    assert await shard.search(_AN_HOUR) == expected
 
 
 async def test_the_same_question_has_the_same_answer_when_more_has_arrived() -> None:
     shard = ShardInMemory([0.0, 10.0, 20.0])
-    before = await shard.search(at(15))
+    before = await shard.search(15)
     shard.arrivals += [16.0, 14.0, 30.0]
-    assert await shard.search(at(15)) == before == shard.number(1)
+    assert await shard.search(15) == before == shard.number(1)
 
 
 @pytest.mark.parametrize("per_second", [1, 1000])
@@ -109,7 +105,7 @@ async def test_a_search_shows_little_of_a_large_shard(per_second: int) -> None:
     count = 100_000
     shard = ShardInMemory([index / per_second for index in range(count)])
     instant = count / per_second / 2
-    assert await shard.search(at(instant)) == shard.number(count // 2 - 1)
+    assert await shard.search(instant) == shard.number(count // 2 - 1)
     assert len(shard.asked) < 10
     assert shard.shown < 2_000
 
@@ -117,18 +113,22 @@ async def test_a_search_shows_little_of_a_large_shard(per_second: int) -> None:
 @pytest.mark.parametrize(("days", "looks"), [(1, 35), (365, 45)])
 async def test_the_end_of_a_quiet_shard_is_found_in_few_looks(days: int, looks: int) -> None:
     shard = ShardInMemory([index / 100 for index in range(2_000)])
-    assert await shard.search(at(days * 86_400)) == shard.number(1_999)
+    assert await shard.search(days * 86_400) == shard.number(1_999)
     assert len(shard.asked) < looks
     assert shard.shown < 3_000
 
 
-async def test_an_empty_shard_costs_three_looks() -> None:
-    shard = ShardInMemory([], empties=[3])
-    assert await shard.search(at(0)) is None
-    assert len(shard.asked) == 3
+@pytest.mark.parametrize(("arrivals", "looks"), [([], 1), ([1.0] * 99, 1), (range(500), 2)])
+async def test_what_has_just_fallen_silent_costs_two_looks(
+    arrivals: Sequence[float], looks: int
+) -> None:
+    shard = ShardInMemory(list(arrivals), empties=[3])
+    expected = shard.last_before(at(500), StartingPosition.trim_horizon())
+    assert await shard.search(500) == expected
+    assert len(shard.asked) == looks
 
 
 async def test_records_that_all_bear_one_time_are_read_in_large_pages() -> None:
     shard = ShardInMemory([1.0] * 30_000 + [2.0])
-    assert await shard.search(at(2)) == shard.number(29_999)
+    assert await shard.search(2) == shard.number(29_999)
     assert len(shard.asked) < 12

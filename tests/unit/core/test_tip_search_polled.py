@@ -72,7 +72,7 @@ def search_in(shard: ShardBehaviour, clock: ManualClock) -> tuple[TipSearch, Fak
         PollingRecordPublisherFactory(_CONFIG, context).create,
         lambda shard: MissingShard(shard, guard, is_listed, clock, context.events),
     )
-    return TipSearch(pages.read, clock), plane
+    return TipSearch(pages.read), plane
 
 
 def last_number(count: int) -> SequenceNumber:
@@ -86,7 +86,7 @@ async def test_a_search_goes_on_when_the_stream_was_not_found_for_a_moment() -> 
         StoredShard(sample_records(10)), on_locate=(missing,), on_read=(missing, missing)
     )
     search, _ = search_in(shard, clock)
-    until = StartingPosition.at_timestamp(clock.now() + timedelta(seconds=5))
+    until = clock.now() + timedelta(seconds=5)
     found = await finish(search.last_record(sample_shard(), since=_START, until=until), clock)
     assert found == last_number(5)
 
@@ -95,7 +95,7 @@ async def test_a_search_takes_few_calls() -> None:
     clock = ManualClock()
     # They arrive one second apart, from the clock's first instant on.
     search, plane = search_in(StoredShard(sample_records(50_000)), clock)
-    until = StartingPosition.at_timestamp(clock.now() + timedelta(seconds=40_000))
+    until = clock.now() + timedelta(seconds=40_000)
     found = await finish(search.last_record(sample_shard(), since=_START, until=until), clock)
     assert found == last_number(40_000)
     assert len(plane.iterator_calls) == len(plane.records_calls) < 10
@@ -104,7 +104,7 @@ async def test_a_search_takes_few_calls() -> None:
 async def test_what_is_asked_for_is_small_under_any_configuration() -> None:
     clock = ManualClock()
     search, plane = search_in(StoredShard(sample_records(50_000)), clock)
-    until = StartingPosition.at_timestamp(clock.now() + timedelta(seconds=40_000))
+    until = clock.now() + timedelta(seconds=40_000)
     await finish(search.last_record(sample_shard(), since=_START, until=until), clock)
     assert {call.limit for call in plane.records_calls} <= {1, 100}
 
@@ -115,23 +115,22 @@ async def test_an_instant_that_the_service_has_not_reached_is_waited_for() -> No
     service = _ServiceWithClock(records=sample_records(5), clock=clock, behind=behind)
     search, _ = search_in(service, clock)
     began = clock.now()
-    until = StartingPosition.at_timestamp(began)
-    found = await finish(search.last_record(sample_shard(), since=_START, until=until), clock)
-    # The first record arrived at this very instant: nothing is before it.
-    assert found is None
+    position = StartingPosition.at_timestamp(began)
+    found = await finish(search.first_record(sample_shard(), position), clock)
+    # It arrived at this very instant.
+    assert found == last_number(1)
     assert clock.now() - began >= behind
 
 
-async def test_a_closed_shard_is_read_out_after_its_last_record() -> None:
+async def test_a_closed_shard_has_no_record_after_its_last_one() -> None:
     clock = ManualClock()
     shard = StoredShard(sample_records(5), is_closed=True)
     search, _ = search_in(shard, clock)
     last = StartingPosition.at(last_number(5))
     after = StartingPosition.after(last_number(5))
-    assert await finish(search.is_read_out(sample_shard(is_closed=True), after), clock)
-    assert not await finish(search.is_read_out(sample_shard(is_closed=True), last), clock)
-    found = search.last_record(sample_shard(is_closed=True), since=_START, until=after)
-    assert await finish(found, clock) == last_number(5)
+    closed = sample_shard(is_closed=True)
+    assert await finish(search.first_record(closed, after), clock) is None
+    assert await finish(search.first_record(closed, last), clock) == last_number(5)
 
 
 async def test_a_search_sees_the_records_of_a_page_in_their_order() -> None:
@@ -142,6 +141,6 @@ async def test_a_search_sees_the_records_of_a_page_in_their_order() -> None:
 
     clock = ManualClock()
     search, _ = search_in(Reversing(sample_records(500)), clock)
-    until = StartingPosition.at(last_number(412))
+    until = clock.now() + timedelta(seconds=411)
     found = await finish(search.last_record(sample_shard(), since=_START, until=until), clock)
     assert found == last_number(411)

@@ -12,7 +12,6 @@ from kinesis_publishers import SequenceNumber, StartingPosition
 from kinesis_publishers.model import PositionType
 from kinesis_publishers.readers.range_ends.last_record import ShardPage, TipSearch
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
-from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -84,13 +83,12 @@ class ShardInMemory:
         return self.number(index) if index >= self.index_of(since) else None
 
     async def search(
-        self, until: StartingPosition, since: StartingPosition | None = None
+        self, until: float, since: StartingPosition | None = None
     ) -> SequenceNumber | None:
-        """Search this shard."""
-        search = TipSearch(self.read, ManualClock(start=after_noon(100_000)))
-        return await search.last_record(
-            sample_shard(), since=since or StartingPosition.trim_horizon(), until=until
-        )
+        """Search this shard for the last record before an instant."""
+        since = since or StartingPosition.trim_horizon()
+        instant = after_noon(until)
+        return await TipSearch(self.read).last_record(sample_shard(), since=since, until=instant)
 
     async def read(
         self, shard: Shard, position: StartingPosition, limit: int
