@@ -14,6 +14,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from attrs import define, field, frozen
 
+from kinesis_publishers.model import RecordBatch
+
 _K = TypeVar("_K", bound=Hashable)
 
 
@@ -52,6 +54,13 @@ def is_ahead(front: Front, common: datetime | None, bound: timedelta) -> bool:
     if front.until is None:
         return False
     return common is None or front.until - common > bound
+
+
+def count_before(batch: RecordBatch, instant: datetime) -> int:
+    """Return how many records precede the first one that arrived at or after ``instant``."""
+    seconds = instant.timestamp()
+    later = (at for at, arrival in enumerate(batch.arrival_epoch_seconds) if arrival >= seconds)
+    return next(later, len(batch))
 
 
 @define(eq=False)

@@ -9,6 +9,7 @@ from attrs import define, field, frozen
 
 from kinesis_publishers.abc import RecordPublisher
 from kinesis_publishers.clock import Clock
+from kinesis_publishers.engine.alignment import count_before
 from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, user_records
 from kinesis_publishers.engine.range_estimate import RangeEstimate
 from kinesis_publishers.engine.shard_loop import ShardLoop
@@ -160,7 +161,7 @@ class RangeConsumer(ShardLoop):
         """Return how many records are in the range, and whether the one that follows it came."""
         if self._end is None:
             until = self._wanted.until
-            count = len(fresh) if until is None else fresh.count_before(until)
+            count = len(fresh) if until is None else count_before(fresh, until)
             return count, count < len(fresh)
         count = fresh.count_up_to(self._end)
         if not self._wanted.excludes_end:

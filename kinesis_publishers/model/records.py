@@ -290,12 +290,6 @@ class RecordBatch:
         """Return how many records are at or before ``sequence_number``."""
         return bisect_right(range(len(self)), sequence_number, key=self._number_at)
 
-    def count_before(self, instant: datetime) -> int:
-        """Return how many records precede the first one that arrived at or after ``instant``."""
-        seconds = instant.timestamp()
-        later = (at for at, arrival in enumerate(self.arrival_epoch_seconds) if arrival >= seconds)
-        return next(later, len(self))
-
     def to_arrow(self) -> pa.RecordBatch:
         """Return the batch as Arrow columns.
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from attrs import define, field, frozen
 
 from kinesis_publishers.abc import RecordBatchConsumer
+from kinesis_publishers.engine.alignment import count_before
 from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, MissingShard
 from kinesis_publishers.model import (
     RecordBatch,
@@ -173,7 +174,7 @@ class _Search:
     async def _look(self, position: StartingPosition, limit: int = _LOOK_RECORDS) -> _Look:
         async with aclosing(self._read_pages(self._shard, position, limit)) as pages:
             async for page in pages:
-                before = page.batch.slice(0, page.batch.count_before(self._until))
+                before = page.batch.slice(0, count_before(page.batch, self._until))
                 if (last := before.last_sequence_number) is not None:
                     self._last = last if self._last is None else max(self._last, last)
                 # Otherwise there is nothing to see yet: an empty answer with records still ahead.

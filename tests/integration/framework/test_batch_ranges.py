@@ -20,6 +20,8 @@ from tests.integration.framework.batch_planning import FIRST, NOON, BatchServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_OWN_PUBLISHER = "tests.unit.config.test_config_plugin_fit:PollsAndSaysSo"
+
 
 @pytest.fixture
 def kinesis() -> Iterator[BatchServer]:
@@ -134,6 +136,16 @@ async def test_planning_costs_two_calls_a_shard_however_much_there_is(kinesis: B
         planned = await kinesis.plan(**options)
         assert len(kinesis.server.calls(shard_id=FIRST)) - before == 2
         assert kinesis.ends(planned) == {FIRST: kinesis.stored()[last].sequence_number}
+
+
+async def test_a_publisher_that_may_not_show_the_tip_is_given_a_last_record(
+    kinesis: BatchServer,
+) -> None:
+    assert await kinesis.plan(stream_recordpublisher=_OWN_PUBLISHER) == []
+    kinesis.put(300, every=1)
+    kinesis.wait(600)
+    (one,) = await kinesis.plan(stream_recordpublisher=_OWN_PUBLISHER)
+    assert one.end == SequenceNumber(kinesis.stored()[-1].sequence_number)
 
 
 async def test_shards_and_streams_that_are_not_needed_are_not_touched(kinesis: BatchServer) -> None:
