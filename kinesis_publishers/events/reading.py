@@ -87,7 +87,8 @@ class RangeRead(ShardEvent):
     """An exact range of a shard was read and handed on.
 
     Attributes:
-        end: its last record; ``None`` for the end of the shard.
+        end: its last record, or the one that follows it; ``None`` for a range that ends at an
+            instant or with the shard.
     """
 
     start: StartingPosition
