@@ -94,7 +94,9 @@ class PrefetchSession(Session, DeliverySink):
         self._begun = Offset()
         self._is_over = False
         self._activity = asyncio.Event()
-        # The shards whose polls wait for Spark's question, and those that have to answer it.
+        # The shards that are polled at their tips. Those of them whose polls wait for Spark's
+        # question, and those that have to answer it.
+        self._at_tip: set[ShardKey] = set()
         self._held: set[ShardKey] = set()
         self._unanswered: set[ShardKey] = set()
         self._question = asyncio.Event()
@@ -142,14 +144,14 @@ class PrefetchSession(Session, DeliverySink):
         self._reservations.append(delivery.reservation)
         self._mark_dirty()
 
-    async def wait_until_wanted(self, shard: ShardKey) -> None:
-        """Let a poll fall together with Spark's next question.
+    async def wait_until_wanted(self, shard: ShardKey) -> bool:
+        """Let a poll at the tip fall together with Spark's next question.
 
         Spark asks every 10 ms while it has nothing to do, and between two micro-batches. Without
         this a record would wait twice, for the next poll and for the next question after it.
         """
-        if self._catch_up_to is not None:
-            return
+        if self._catch_up_to is not None or shard not in self._at_tip:
+            return False
         self._held.add(shard)
         try:
             with suppress(TimeoutError):
@@ -157,6 +159,7 @@ class PrefetchSession(Session, DeliverySink):
                     await self._question.wait()
         finally:
             self._held.discard(shard)
+        return False
 
     async def _ask_shards(self) -> None:
         """Let the polls go that wait, and wait for their answers, but not for long."""
@@ -173,6 +176,10 @@ class PrefetchSession(Session, DeliverySink):
             self._unanswered.discard(status.shard.key)
             if not self._unanswered:
                 self._activity.set()
+        if status.is_polled and status.millis_behind_latest == 0:
+            self._at_tip.add(status.shard.key)
+        else:
+            self._at_tip.discard(status.shard.key)
         if status.progress.is_ended:
             self._mark_dirty()
         until, fetcher, seen = self._catch_up_to, self._fetcher, status.read_until
@@ -242,7 +249,7 @@ class PrefetchSession(Session, DeliverySink):
             # More than half of the pool would never wait, nor what leaves no room for a page.
             enough = limit.tightened(self._enough)
             enough = enough.tightened(BatchLimit(records=limit.min_records))
-            if not (self._fills(enough) or self._fetcher.needs_room_of(self._reservations)):
+            if not (self._fills(enough) or self._fetcher.pool.needs_room_of(self._reservations)):
                 return True
         return not (self._held or self._has_news())
 

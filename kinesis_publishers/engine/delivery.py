@@ -99,6 +99,7 @@ class ShardStatus:
         answered_at: when the last answer came, if that is known.
         is_delivering: whether the application is processing records of it.
         child_shards: what continues the shard, as far as its last answer names it.
+        is_polled: whether its answers are asked for one by one, and so may be timed.
     """
 
     shard: Shard
@@ -108,6 +109,7 @@ class ShardStatus:
     answered_at: datetime | None = None
     is_delivering: bool = False
     child_shards: tuple[ChildShard, ...] = ()
+    is_polled: bool = False
 
     def lag_seconds(self, now: datetime) -> float | None:
         """Return how long records may have waited to be processed; ``None`` if nothing tells.
@@ -138,11 +140,12 @@ class DeliverySink(ABC):
         Only while whole shards are read: the reader of a range knows where it ends.
         """
 
-    async def wait_until_wanted(self, shard: ShardKey) -> None:  # noqa: B027 - optional to override
-        """Wait before a shard is polled that was at its tip.
+    async def wait_until_wanted(self, shard: ShardKey) -> bool:
+        """Wait while more of a shard is not wanted; called before each poll and each event.
 
-        What comes then is as fresh as it can be when it is wanted; until it is, it would only wait.
+        Return whether it is read now even if the pool is full, because others wait for it.
         """
+        return False
 
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:  # noqa: B027 - optional
         """Learn that another worker is to read a shard: finish with what was delivered of it.
@@ -169,8 +172,8 @@ class ForwardingSink(DeliverySink):
     def observe(self, status: ShardStatus) -> None:
         self._inner.observe(status)
 
-    async def wait_until_wanted(self, shard: ShardKey) -> None:
-        await self._inner.wait_until_wanted(shard)
+    async def wait_until_wanted(self, shard: ShardKey) -> bool:
+        return await self._inner.wait_until_wanted(shard)
 
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
         self._inner.withdraw(shard, is_lost=is_lost)
@@ -241,7 +244,7 @@ class DeliveryRoom:
     def try_acquire(self, records: int, payload_bytes: int) -> bool:
         """Take so much room, in place of what is held, if there is some that nothing waits for."""
         self.release()
-        self._reservation = self._context.pool.try_acquire(records, payload_bytes)
+        self._reservation = self._context.pool.try_acquire(records, payload_bytes, self._shard)
         return self._reservation is not None
 
     async def _wait_for_room(self, records: int, payload_bytes: int) -> Reservation:
@@ -249,7 +252,7 @@ class DeliveryRoom:
         context.events(BackpressureBegan(shard=shard, records=records, payload_bytes=payload_bytes))
         began_at = context.clock.monotonic()
         try:
-            return await context.pool.acquire(records, payload_bytes)
+            return await context.pool.acquire(records, payload_bytes, shard)
         finally:
             seconds = context.clock.monotonic() - began_at
             context.events(BackpressureEnded(shard=shard, seconds=seconds))

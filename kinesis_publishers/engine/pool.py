@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Collection, Hashable
 
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.events import EventSink, PoolUsed, ignore_event
@@ -59,7 +60,11 @@ class PendingPool:
         self._max_records = max_records
         self._max_bytes = max_bytes
         self.records = self.payload_bytes = 0
-        self._waiters: deque[tuple[int, int, asyncio.Future[Reservation]]] = deque()
+        self._waiters: deque[
+            tuple[int, int, asyncio.Future[Reservation], Hashable | None]
+        ] = deque()
+        # Whose next request is served whatever the pool holds.
+        self._favoured: set[Hashable] = set()
         self._is_closed = False
         self._events = events
 
@@ -68,7 +73,32 @@ class PendingPool:
         """How many callers wait for space."""
         return len(self._waiters)
 
-    def try_acquire(self, records: int, payload_bytes: int) -> Reservation | None:
+    @property
+    def filled(self) -> float:
+        """Which share of the pool is taken; more than 1 if something went through beyond it."""
+        return max(self.records / self._max_records, self.payload_bytes / self._max_bytes)
+
+    def is_waiting(self, owner: Hashable) -> bool:
+        """Say whether ``owner`` waits for space."""
+        return any(one[3] == owner for one in self._waiters)
+
+    def needs_room_of(self, held: Collection[Reservation]) -> bool:
+        """Say whether nobody gets space until some of ``held`` is given back."""
+        # What is being read has room, too.
+        return self.waiter_count > 0 and self.records <= sum(one.records for one in held)
+
+    def favour(self, owner: Hashable) -> None:
+        """Serve the request of ``owner`` that waits, or else its next one, whatever there is."""
+        for waiter in self._waiters:
+            if waiter[3] == owner and not waiter[2].done():
+                self._waiters.remove(waiter)
+                waiter[2].set_result(self._take(*waiter[:2]))
+                return
+        self._favoured.add(owner)
+
+    def try_acquire(
+        self, records: int, payload_bytes: int, owner: Hashable | None = None
+    ) -> Reservation | None:
         """Take so much if there is room now and no other caller waits; else return ``None``.
 
         Raises:
@@ -76,21 +106,28 @@ class PendingPool:
         """
         if self._is_closed:
             raise ClosedError("the pending pool is closed")
-        if self._waiters or not self._has_room(records, payload_bytes):
+        if owner in self._favoured:
+            self._favoured.remove(owner)
+        elif self._waiters or not self._has_room(records, payload_bytes):
             return None
         return self._take(records, payload_bytes)
 
-    async def acquire(self, records: int, payload_bytes: int) -> Reservation:
+    async def acquire(
+        self, records: int, payload_bytes: int, owner: Hashable | None = None
+    ) -> Reservation:
         """Wait until there is room for so much, and take it.
+
+        Args:
+            owner: who asks, for :meth:`favour`.
 
         Raises:
             ClosedError: the pool was closed, before or while waiting.
         """
-        reservation = self.try_acquire(records, payload_bytes)
+        reservation = self.try_acquire(records, payload_bytes, owner)
         if reservation is not None:
             return reservation
         future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
-        waiter = (records, payload_bytes, future)
+        waiter = (records, payload_bytes, future, owner)
         self._waiters.append(waiter)
         try:
             return await future
@@ -140,7 +177,7 @@ class PendingPool:
 
     def _serve_waiters(self) -> None:
         while self._waiters:
-            records, payload_bytes, future = self._waiters[0]
+            records, payload_bytes, future, _ = self._waiters[0]
             if future.done():  # cancelled, and its task has not run yet
                 self._waiters.popleft()
                 continue

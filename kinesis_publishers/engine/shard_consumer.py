@@ -142,18 +142,12 @@ class ShardConsumer(ShardLoop):
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         await self._end_run_if_done()
-        if self._is_polled_at_tip():
-            await self.context.sink.wait_until_wanted(self.shard.key)
+        if await self.context.sink.wait_until_wanted(self.shard.key):
+            self.context.pool.favour(self.shard.key)
         wanted = self._expected(records), payload_bytes
         if not await self._has_room_ahead(*wanted):
             await self._room.acquire(*wanted)
         await self._end_run_if_done()
-
-    def _is_polled_at_tip(self) -> bool:
-        # Only what polls reads ahead: a subscription is not asked again.
-        is_polled = self._publisher is not None and self._publisher.reads_ahead
-        is_at_tip = self._status.millis_behind_latest == 0
-        return is_polled and is_at_tip and not self._is_reading_ahead
 
     async def _has_room_ahead(self, records: int, payload_bytes: int) -> bool:
         """Wait while too much has been read ahead; say whether there is room to do so now.
@@ -226,6 +220,8 @@ class ShardConsumer(ShardLoop):
             millis_behind_latest=answer.millis_behind_latest,
             read_until=self._read_until,
             answered_at=self.context.clock.now(),
+            # Only what polls reads ahead: a subscription is not asked again.
+            is_polled=self._publisher is not None and self._publisher.reads_ahead,
         )
 
     async def _pass_on(self, delivery: Delivery | None, status: ShardStatus) -> None:

@@ -14,7 +14,7 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig, Options, Properties, Scalar
 from kinesis_publishers.engine.delivery import DeliverySink, ShardStatus
 from kinesis_publishers.engine.lineage import blocked_shards
-from kinesis_publishers.engine.pool import Reservation
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.errors import ConfigError, KinesisPublishersError, StreamRecreatedError
 from kinesis_publishers.event_loop import OwnProcess
@@ -193,15 +193,15 @@ class KinesisDataFetcher:
         """The shards that are being read now."""
         return self._consumers.statuses
 
-    def needs_room_of(self, deliveries: Collection[Reservation]) -> bool:
-        """Say whether nothing more is read until one of ``deliveries`` gives its room back.
+    @property
+    def pool(self) -> PendingPool:
+        """The budget of all shards together; a shard's key is the owner of its requests."""
+        return self._services.pool
 
-        Args:
-            deliveries: what they hold, of all that were not released.
-        """
-        pool = self._services.pool
-        # What is being read has room, too.
-        return pool.waiter_count > 0 and pool.records <= sum(one.records for one in deliveries)
+    @property
+    def has_children_of_ended(self) -> bool:
+        """Whether what continues the shards that have ended was looked for, and is being read."""
+        return self._settled_endings == self._endings
 
     def ancestors_of(self, key: ShardKey) -> frozenset[ShardKey]:
         """Return the shards that a shard descends from, over all generations.
@@ -225,7 +225,7 @@ class KinesisDataFetcher:
         return self._is_finished
 
     def _has_nothing_to_read(self) -> bool:
-        if self._settled_endings != self._endings:
+        if not self.has_children_of_ended:
             return False
         unread = {
             key

@@ -239,31 +239,46 @@ async def test_whenever_reading_stops_each_record_is_processed_once(
 
 
 class AsksLater(RecordingSink):
-    """Wants what comes after the tip only when the gate is open."""
+    """Wants more only when the gate is open, and then whatever the pool holds."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gate = asyncio.Event()
         self.asked: list[str] = []
 
-    async def wait_until_wanted(self, shard: ShardKey) -> None:
+    async def wait_until_wanted(self, shard: ShardKey) -> bool:
         self.asked.append(shard.shard_id)
         await self.gate.wait()
+        return True
 
 
-async def test_a_shard_at_its_tip_is_polled_when_the_sink_wants_it_and_one_behind_at_once():
+async def test_a_shard_is_polled_only_when_the_sink_wants_it_and_then_beyond_the_pool():
     sink = AsksLater()
-    world = World(sink=sink)
+    world = World(sink=sink, pool=PendingPool(max_records=1, max_bytes=1000))
     world.add(0, behaviour=pages(300, of=100))
     async with world.running():
         await world.clock.advance(30)
-        # The third page has led to the tip.
-        assert len(world.data_plane.records_calls) == 3
-        assert sink.records_of(ZERO) == stored_in(world)
-        assert sink.asked == [ZERO]
+        assert (len(world.data_plane.records_calls), sink.asked) == (0, [ZERO])
+        await world.pool.acquire(1, 1000)
         sink.gate.set()
         await world.clock.advance(30)
-        assert len(world.data_plane.records_calls) > 20
+        assert sink.records_of(ZERO) == stored_in(world)
+
+
+async def test_a_shard_that_waits_for_room_gets_it_beyond_the_pool_when_it_is_favoured():
+    world = World(pool=PendingPool(max_records=1, max_bytes=1000))
+    for number in (0, 1):
+        world.add(number, behaviour=pages(100, of=100))
+    taken = await world.pool.acquire(1, 1000)
+    async with world.running() as fetcher:
+        await world.clock.advance(30)
+        key = world.shard(1).key
+        assert fetcher.pool.is_waiting(key)
+        fetcher.pool.favour(key)
+        await world.clock.advance(30)
+        assert [one.shard_id for one in world.data_plane.records_calls] == [key.shard_id]
+        assert fetcher.pool.is_waiting(key)
+        taken.release()
 
 
 async def test_stopping_does_not_wait_for_a_sink_that_wants_nothing():
