@@ -1,4 +1,4 @@
-"""Fetched records that wait for their micro-batch: rules for taking, splitting, packing. Pure."""
+"""Fetched records that wait for their micro-batch: rules for splitting and packing. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
-from kinesis_publishers import SequenceNumber, ShardKey, ShardProgress, StartingPosition
-from kinesis_publishers.readers import ReadLimit, is_refresh_due
+from kinesis_publishers import (
+    Reservation,
+    SequenceNumber,
+    ShardKey,
+    ShardProgress,
+    StartingPosition,
+)
+from kinesis_publishers.errors import CheckpointError
+from kinesis_publishers.readers import ReadLimit, Weight, is_refresh_due
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: Before and after any arrival.
+NOTHING, EVERYTHING = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 # Spark passes partitions of 32 MB and fails on 90 MB. Below the lower size an additional Python
 # task costs more than it gains.
 _MAX_PARTITION_BYTES = 24 * 1024 * 1024
@@ -37,6 +47,10 @@ class Chunk:
         progress: how far the shard is read, these rows included.
         payload_bytes: the sum of the lengths of the payloads.
         ancestors: the shards that this one descends from, over all generations.
+        since: the latest arrival in the shard before these rows, and in its ancestors: arrival
+            times are not monotonic, and a row goes out no earlier than one that is before it.
+        until: the same, these rows included.
+        reservation: their share of the pool; the parts of a chunk that is split have it together.
     """
 
     shard: ShardKey
@@ -44,6 +58,13 @@ class Chunk:
     progress: ShardProgress
     payload_bytes: int
     ancestors: frozenset[ShardKey] = frozenset()
+    since: datetime = NOTHING
+    until: datetime = field()
+    reservation: Reservation | None = None
+
+    @until.default
+    def _latest(self) -> datetime:
+        return max(self.since, _instant(pc.max(self.rows.column("approximateArrivalTimestamp"))))
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -52,6 +73,40 @@ class Chunk:
     def arrived(self) -> datetime:
         """When the first row arrived."""
         return _instant(self.rows.column("approximateArrivalTimestamp")[0])
+
+    @property
+    def begins(self) -> datetime:
+        """When the first row may go out."""
+        return max(self.since, self.arrived)
+
+    def count_until(self, until: datetime) -> int:
+        """Return how many rows go out up to ``until``; they do not end inside an aggregate."""
+        if self.until <= until:
+            return len(self)
+        return 0 if self.since > until else bisect_right(self._arrivals(), micros_of(until))
+
+    def count_before(self, instant: datetime) -> int:
+        """Return how many rows arrived before ``instant``."""
+        arrivals = self.rows.column("approximateArrivalTimestamp")
+        if _instant(pc.min(arrivals)) >= instant:
+            return 0
+        micros = micros_of(instant)
+        return sum(one < micros for one in pc.cast(arrivals, pa.int64()).to_pylist())
+
+    def _arrivals(self) -> list[int]:
+        """Return the running maximum, in microseconds."""
+        arrivals = pc.cast(self.rows.column("approximateArrivalTimestamp"), pa.int64())
+        latest: list[int] = pc.cumulative_max(arrivals).to_pylist()
+        return latest
+
+    def records(self) -> Iterator[tuple[float, Weight]]:
+        """Yield of each Kinesis record, of which an aggregate is one, the arrival and weight."""
+        ends = pc.run_end_encode(self.rows.column("sequenceNumber")).run_ends.to_pylist()
+        sizes = [0, *pc.cumulative_sum(_payload_lengths(self.rows)).to_pylist()]
+        arrivals, since = self._arrivals(), micros_of(self.since)
+        for start, end in pairwise([0, *ends]):
+            weight = Weight(payload_bytes=sizes[end] - sizes[start], records=end - start)
+            yield max(since, arrivals[start]), weight
 
     @property
     def first(self) -> SequenceNumber:
@@ -63,16 +118,19 @@ class Chunk:
         head_bytes = _payload_bytes(head)
         last = SequenceNumber(head.column("sequenceNumber")[count - 1].as_py())
         arrival = _instant(pc.max(head.column("approximateArrivalTimestamp")))
+        until = max(self.since, arrival)
         return (
             evolve(
                 self,
                 rows=head,
+                until=until,
                 progress=ShardProgress(position=StartingPosition.after(last), as_of=arrival),
                 payload_bytes=head_bytes,
             ),
             evolve(
                 self,
                 rows=self.rows.slice(count),
+                since=until,
                 payload_bytes=self.payload_bytes - head_bytes,
             ),
         )
@@ -83,9 +141,19 @@ def _instant(micros: pa.TimestampScalar) -> datetime:
     return _EPOCH + timedelta(microseconds=micros.value)
 
 
+def micros_of(instant: datetime) -> int:
+    return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
 @frozen(kw_only=True)
 class BatchLimit(ReadLimit):
     """The most that one micro-batch may have; ``None`` is no limit."""
+
+    def is_reached(self, records: int, payload_bytes: int) -> bool:
+        """Say whether so much is as much as a micro-batch may have."""
+        return (self.records is not None and records >= self.records) or (
+            self.payload_bytes is not None and payload_bytes >= self.payload_bytes
+        )
 
     def tightened(self, other: BatchLimit) -> BatchLimit:
         """Return the limit that satisfies both."""
@@ -94,73 +162,6 @@ class BatchLimit(ReadLimit):
             payload_bytes=_least(self.payload_bytes, other.payload_bytes),
             min_records=max(self.min_records, other.min_records),
         )
-
-
-def take(waiting: Sequence[Chunk], limit: BatchLimit) -> tuple[list[Chunk], list[Chunk]]:
-    """Return the chunks of the next micro-batch, and the rest, in the order of arrival.
-
-    The limits are exact to the record. An aggregate counts as the records inside and is never
-    split. A first record that alone exceeds the limits is taken: otherwise it would block the shard
-    forever. A shard waits until the records of its ancestors are in earlier micro-batches, because
-    the tasks of one micro-batch run at the same time.
-    """
-    taken: list[Chunk] = []
-    shards: set[ShardKey] = set()
-    records = payload_bytes = 0
-    for index, chunk in enumerate(waiting):
-        if not shards.isdisjoint(chunk.ancestors):
-            return taken, list(waiting[index:])
-        shards.add(chunk.shard)
-        fitting = _fitting_rows(chunk, limit, records, payload_bytes)
-        if fitting == 0 and not taken:
-            fitting = _rows_of_first_record(chunk.rows)
-        if fitting == len(chunk):
-            taken.append(chunk)
-            records += len(chunk)
-            payload_bytes += chunk.payload_bytes
-            continue
-        rest = list(waiting[index + 1 :])
-        if fitting == 0:
-            return taken, [chunk, *rest]
-        head, tail = chunk.split(fitting)
-        return [*taken, head], [tail, *rest]
-    return taken, []
-
-
-def _fitting_rows(chunk: Chunk, limit: BatchLimit, records: int, payload_bytes: int) -> int:
-    rows = len(chunk)
-    if limit.records is not None:
-        rows = min(rows, limit.records - records)
-    if (
-        limit.payload_bytes is not None
-        and payload_bytes + chunk.payload_bytes > limit.payload_bytes
-    ):
-        room = limit.payload_bytes - payload_bytes
-        # Not a comparison by pyarrow, which imports pandas for a Python number.
-        sizes = pc.cumulative_sum(_payload_lengths(chunk.rows)).to_pylist()
-        rows = min(rows, bisect_right(sizes, room))
-    return _whole_records(chunk.rows, max(0, rows))
-
-
-def _whole_records(rows: pa.RecordBatch, count: int) -> int:
-    """Return the largest number of rows up to ``count`` that does not end inside an aggregate.
-
-    No offset could name the end of such a micro-batch for a replay by range.
-    """
-    numbers = rows.column("sequenceNumber")
-    if count >= len(numbers):
-        return count
-    return count - _count(numbers.slice(0, count), numbers[count])
-
-
-def _rows_of_first_record(rows: pa.RecordBatch) -> int:
-    """Return how many rows the first Kinesis record has: several if it is an aggregate."""
-    numbers = rows.column("sequenceNumber")
-    return _count(numbers, numbers[0])
-
-
-def _count(values: pa.Array, value: pa.Scalar) -> int:
-    return pc.sum(pc.equal(values, value)).as_py() or 0
 
 
 def next_offset(
@@ -174,7 +175,11 @@ def next_offset(
         waiting: records that were fetched and wait for a later one.
         known: how far the fetcher has read, fetched records included.
         begun: where the fetcher began.
+
+    Raises:
+        CheckpointError: that would be ``start``, although there are records.
     """
+    taken = list(taken)
     firsts: dict[ShardKey, SequenceNumber] = {}
     reached: dict[ShardKey, ShardProgress] = {}
     for chunk in taken:
@@ -191,7 +196,14 @@ def next_offset(
             # The shard has left the retention, and the listing, while its last records waited.
             progress = reached[key].ended()
         shards[key] = ShardOffset(progress=progress, first=firsts.get(key))
-    return evolve(known, shards=shards)
+    end = evolve(known, shards=shards)
+    if taken and end == start:
+        raise CheckpointError(
+            f"{sum(map(len, taken))} records were fetched that no offset names: a defect of "
+            "kinesis-publishers. Nothing was handed out; please report it with this offset: "
+            f"{start.to_json()}"
+        )
+    return end
 
 
 def _untouched(key: ShardKey, start: Offset, begun: Offset, known: Offset) -> ShardProgress:

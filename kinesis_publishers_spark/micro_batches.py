@@ -56,6 +56,8 @@ class MicroBatch:
         payload_bytes: the payloads' lengths together, or an estimate where they are not read yet.
         records: how many there are, ``None`` where they are not counted.
         oldest: when the first record of each shard arrived, as far as is known.
+        left_records: how many were fetched and are left for later ones.
+        left_bytes: how large these are.
         partitions: returns its partitions, the same rows each time.
     """
 
@@ -64,6 +66,8 @@ class MicroBatch:
     payload_bytes: int
     records: int | None = None
     oldest: dict[ShardKey, datetime] = field(factory=dict)
+    left_records: int = 0
+    left_bytes: int = 0
     partitions: Callable[[], Sequence[InputPartition]]
 
 
@@ -267,10 +271,11 @@ class MicroBatches:
         """Let another planner plan what follows ``batch``, which ``session`` has planned."""
         if self._choice != _Choice(self._usual.planner):
             return
+        # What is left belongs to shards that are ahead: there is more where the others are.
         self._usual.observe(
             partial(session.lag, self._uncommitted),
-            records=None if batch is None else batch.records,
-            payload_bytes=0 if batch is None else batch.payload_bytes,
+            records=None if batch is None else (batch.records or 0) + batch.left_records,
+            payload_bytes=0 if batch is None else batch.payload_bytes + batch.left_bytes,
         )
         if self._usual.planner is not self._choice.planner:
             # Now, not with the next micro-batch: until then a fetcher would fill the pool again.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,29 +16,27 @@ from kinesis_publishers import (
     Delivery,
     DeliverySink,
     KinesisDataFetcher,
-    Reservation,
     ShardKey,
     ShardStatus,
 )
-from kinesis_publishers.config import PendingConfig, SparkConfig
-from kinesis_publishers.errors import CheckpointError
+from kinesis_publishers.config import Alignment, PendingConfig, PollingConfig, SparkConfig
 from kinesis_publishers.event_loop import EventLoopThread
+from kinesis_publishers.readers import publisher_factory_class
+from kinesis_publishers_spark.alignment import AlignedShards
 from kinesis_publishers_spark.chunks import (
     BatchLimit,
     Chunk,
     balanced,
-    divided,
     needs_refresh,
     next_offset,
-    pack,
-    take,
 )
 from kinesis_publishers_spark.lag import Lag
 from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.offsets import Offset
-from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
+from kinesis_publishers_spark.partitions import RangePartition
 from kinesis_publishers_spark.processes import prepare_source
 from kinesis_publishers_spark.schema import Columns, to_spark_arrow
+from kinesis_publishers_spark.waiting import WaitingChunks, oldest, partitions_of, take
 
 _T = TypeVar("_T")
 
@@ -55,6 +53,8 @@ _ANSWER_SECONDS = 0.03
 _ASKS_AGAIN_SECONDS = 0.05
 _RESTLESS_SECONDS = 2.0
 _PATIENCE_SECONDS = 0.1
+# By how much the service's clock may be ahead unnoticed: its answers tell whole seconds.
+_CLOCKS_DIFFER = timedelta(seconds=1)
 # How long AvailableNow waits for more records before it hands out a small micro-batch.
 _GATHER_SECONDS = 1.0
 
@@ -66,6 +66,10 @@ class PrefetchSession(Session, DeliverySink):
     session's event loop, so that nothing needs a lock. Buffered records hold their share of the
     pending pool: fetching pauses when Spark does not keep up. The executors read a replayed
     micro-batch by range.
+
+    Attributes:
+        waiting: what was fetched and not handed out.
+        aligned: how far the shards are, in time.
     """
 
     def __init__(self, query: Query, resume: Offset, catch_up_to: datetime | None = None) -> None:
@@ -82,10 +86,16 @@ class PrefetchSession(Session, DeliverySink):
         self._enough = BatchLimit(
             records=max(1, pending.max_records // 2), payload_bytes=max(1, pending.max_bytes // 2)
         )
-        self._waiting: list[Chunk] = []
-        self._waiting_records = self._waiting_bytes = 0
-        # One per delivery, in the order of the chunks.
-        self._reservations: list[Reservation] = []
+        self.waiting = WaitingChunks()
+        is_aligned = spark.alignment is Alignment.ARRIVAL
+        self.aligned = AlignedShards(
+            query.clock,
+            spark.alignment_patience_seconds if is_aligned else None,
+            PollingConfig.from_properties(query.properties).interval_seconds,
+            self._note_instant,
+        )
+        factory = publisher_factory_class(query.properties)
+        self._has_arrivals = factory.subscribes or factory.reads_ranges
         self._is_dirty = False
         self._next_refresh_check = 0.0
         # When Spark was told last that there is something, and that there is nothing.
@@ -114,14 +124,18 @@ class PrefetchSession(Session, DeliverySink):
             ) as fetcher:
                 await fetcher.prepare()
                 prepare_source()
-                self._begun = Offset.of(fetcher.progress)
-                self._fetcher = fetcher
-                self._activity.set()
+                self.attach(fetcher)
                 await fetcher.run()
         finally:
             # The result itself is set a moment later, when this task is done.
             self._is_over = True
             self._activity.set()
+
+    def attach(self, fetcher: KinesisDataFetcher) -> None:
+        """Plan what ``fetcher``, which is prepared and hands its records to this, reads."""
+        self._begun = Offset.of(fetcher.progress)
+        self._fetcher = fetcher
+        self._activity.set()
 
     async def deliver(self, delivery: Delivery) -> None:
         shard, fetcher, batch = delivery.shard, self._fetcher, delivery.batch
@@ -129,33 +143,37 @@ class PrefetchSession(Session, DeliverySink):
         # Aggregates may hold a million records, and the loop reads other shards meanwhile.
         is_small = len(batch) <= _MOST_ROWS_IN_LOOP
         rows = convert() if is_small else await asyncio.to_thread(convert)
-        self._waiting.append(
-            Chunk(
-                shard=shard.key,
-                rows=rows,
-                progress=delivery.progress,
-                payload_bytes=batch.payload_bytes,
-                ancestors=frozenset() if fetcher is None else fetcher.ancestors_of(shard.key),
-            )
-        )
-        self._waiting_records += len(batch)
-        self._waiting_bytes += batch.payload_bytes
+        ancestors = frozenset() if fetcher is None else fetcher.ancestors_of(shard.key)
         # The records are in the rows now: of the delivery only its share of the pool is kept.
-        self._reservations.append(delivery.reservation)
+        chunk = Chunk(
+            shard=shard.key,
+            rows=rows,
+            progress=delivery.progress,
+            payload_bytes=batch.payload_bytes,
+            ancestors=ancestors,
+            since=self.aligned.arrived({shard.key, *ancestors}),
+            reservation=delivery.reservation,
+        )
+        if not self._has_arrivals and chunk.arrived >= batch.requested_at:
+            self.aligned.switch_off()
+        self.aligned.note(chunk)
+        self.waiting.add(chunk)
         self._mark_dirty()
 
     async def wait_until_wanted(self, shard: ShardKey) -> bool:
-        """Let a poll at the tip fall together with Spark's next question.
+        """Wait for the shards that are behind, and let a poll fall together with Spark's question.
 
         Spark asks every 10 ms while it has nothing to do, and between two micro-batches. Without
         this a record would wait twice, for the next poll and for the next question after it.
         """
+        if self._fetcher is not None:
+            await self.aligned.wait(shard, self._fetcher.pool)
         if self._catch_up_to is not None or shard not in self._at_tip:
             return False
         self._held.add(shard)
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_HOLD_SECONDS):
+                async with self._clock.timeout(_HOLD_SECONDS):
                     await self._question.wait()
         finally:
             self._held.discard(shard)
@@ -166,16 +184,14 @@ class PrefetchSession(Session, DeliverySink):
         self._unanswered = set(self._held)
         self._question.set()
         self._question.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                while self._unanswered:
-                    await self._wait_for_activity()
+        await self._wait_while(lambda: bool(self._unanswered), _ANSWER_SECONDS)
 
     def observe(self, status: ShardStatus) -> None:
         if self._unanswered:
             self._unanswered.discard(status.shard.key)
             if not self._unanswered:
                 self._activity.set()
+        self.aligned.observe(status)
         if status.is_polled and status.millis_behind_latest == 0:
             self._at_tip.add(status.shard.key)
         else:
@@ -189,10 +205,17 @@ class PrefetchSession(Session, DeliverySink):
         # reading may have come so far before either.
         if seen is not None and seen >= until + self._clock.skew and not status.shard.is_closed:
             fetcher.finish_shard(status.shard.key)
+            self.aligned.finish(status.shard.key)
             self._activity.set()
 
     def observe_discovery(self) -> None:
+        if self._fetcher is not None:
+            self.aligned.follow(self._fetcher)
         self._activity.set()
+
+    def _note_instant(self) -> None:
+        if self.waiting.chunks:
+            self._mark_dirty()
 
     def _mark_dirty(self) -> None:
         self._is_dirty = True
@@ -211,20 +234,20 @@ class PrefetchSession(Session, DeliverySink):
         """Take what the next micro-batch has.
 
         It waits for answers that are due, and for records only where Spark has done nothing but ask
-        for some time: its other sources have to be asked, too. Under AvailableNow it returns
-        ``None`` only once everything has been read.
+        for some time: its other sources have to be asked, too. Under AvailableNow ``None`` says
+        that everything has been read.
         """
         limit = self._most if limit is None else limit.tightened(self._most)
-        if self._catch_up_to is not None:
-            end, chunks = self._ask(self._plan_catching_up(start, limit))
+        is_catching_up = self._catch_up_to is not None
+        if not is_catching_up and self._is_only_asked():
+            self._ask(
+                self._wait_while(lambda: not (self._is_over or self._has_news()), _PATIENCE_SECONDS)
+            )
+        if not is_catching_up and self._has_too_little(limit):
+            self._raise_if_failed()
+            end, chunks = start, list[Chunk]()
         else:
-            if self._is_only_asked():
-                self._ask(self._wait_for_news())
-            if self._has_too_little(limit):
-                self._raise_if_failed()
-                end, chunks = start, []
-            else:
-                end, chunks = self._ask(self._plan(start, limit))
+            end, chunks = self._ask(self.take(start, limit))
         if end == start:
             self._empty_at = self._clock.monotonic()
             return None
@@ -233,27 +256,29 @@ class PrefetchSession(Session, DeliverySink):
             start=start,
             end=end,
             records=sum(map(len, chunks)),
-            payload_bytes=sum(chunk.payload_bytes for chunk in chunks),
-            oldest=_oldest(chunks),
+            payload_bytes=sum(one.payload_bytes for one in chunks),
+            oldest=oldest(chunks),
+            left_records=self.waiting.records,
+            left_bytes=self.waiting.payload_bytes,
             partitions=partial(
-                _partitions,
-                chunks,
-                self._query.parallelism,
-                self._most_rows,
-                self._columns,
+                partitions_of, chunks, self._query.parallelism, self._most_rows, self._columns
             ),
         )
 
     def _has_too_little(self, limit: BatchLimit) -> bool:
-        if limit.min_records and self._fetcher is not None:
+        if limit.min_records:
             # More than half of the pool would never wait, nor what leaves no room for a page.
             enough = limit.tightened(self._enough)
             enough = enough.tightened(BatchLimit(records=limit.min_records))
-            if not (self._fills(enough) or self._fetcher.pool.needs_room_of(self._reservations)):
+            if not self._has_enough(enough):
                 return True
         return not (self._held or self._has_news())
 
     def _has_news(self) -> bool:
+        # Who waits for other shards may do so for too long.
+        return self._is_due() or bool(self.waiting.chunks or self.aligned.held)
+
+    def _is_due(self) -> bool:
         return self._is_dirty or self._clock.monotonic() >= self._next_refresh_check
 
     def _is_only_asked(self) -> bool:
@@ -261,38 +286,52 @@ class PrefetchSession(Session, DeliverySink):
         asks_again = now < self._empty_at + _ASKS_AGAIN_SECONDS
         return asks_again and now >= self._found_at + _RESTLESS_SECONDS
 
-    async def _wait_for_news(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                while not (self._is_over or self._has_news()):
-                    await self._wait_for_activity()
-
     def replay(self, start: Offset, end: Offset) -> list[RangePartition]:
         groups = balanced(end.ranges_since(start), None, self._query.parallelism)
         return [RangePartition.of(self._query.properties, group) for group in groups]
 
-    async def _plan_catching_up(
-        self, start: Offset, limit: BatchLimit
-    ) -> tuple[Offset, list[Chunk]]:
+    async def take(self, start: Offset, limit: BatchLimit) -> tuple[Offset, list[Chunk]]:
+        """Take what the next micro-batch has; return where it ends, too."""
+        if self._catch_up_to is None:
+            return await self._plan(start, limit)
         enough = limit.tightened(self._enough)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_GATHER_SECONDS):
-                while not (self._is_caught_up() or self._fills(enough)):
-                    await self._wait_for_activity()
-        while not (self._waiting or self._is_caught_up()):
-            await self._wait_for_activity()
-        return await self._plan(start, limit)
+        await self._wait_while(
+            lambda: not (self._is_caught_up() or self._has_enough(enough)), _GATHER_SECONDS
+        )
+        while True:
+            end, chunks = start, list[Chunk]()
+            self._is_dirty |= self._is_caught_up()
+            if self.waiting.chunks or self._is_caught_up():
+                end, chunks = await self._plan(start, limit)
+            is_done = self._is_caught_up() and not self._is_dirty
+            if end != start or is_done or self._is_over:
+                return end, chunks
+            self._relieve()
+            self._activity.clear()
+            await self._wait_while(lambda: not self._activity.is_set(), _PATIENCE_SECONDS)
+
+    @property
+    def _until(self) -> datetime:
+        """Up to which arrival records are handed out."""
+        if self._catch_up_to is None or not self.aligned.is_on:
+            return self.aligned.until
+        # A shard that has been read far enough may have more from then on.
+        end = self._catch_up_to + self._clock.skew + _CLOCKS_DIFFER
+        return end if self._is_caught_up() else min(end, self.aligned.until)
 
     def _is_caught_up(self) -> bool:
         return self._is_over or (self._fetcher is not None and self._fetcher.is_finished)
 
-    def _fills(self, limit: BatchLimit) -> bool:
-        # Not take(): with many shards it would cost more than each delivery after which it is
-        # asked.
-        is_full_of_records = limit.records is not None and self._waiting_records >= limit.records
-        return is_full_of_records or (
-            limit.payload_bytes is not None and self._waiting_bytes >= limit.payload_bytes
-        )
+    def _has_enough(self, limit: BatchLimit) -> bool:
+        is_full = self.waiting.fill(limit, self._until)
+        return is_full or (self._fetcher is not None and self.waiting.block(self._fetcher.pool))
+
+    async def _wait_while(self, is_early: Callable[[], bool], seconds: float) -> None:
+        """Wait for what makes ``is_early()`` false, but not for longer than that."""
+        with suppress(TimeoutError):
+            async with self._clock.timeout(seconds):
+                while is_early():
+                    await self._wait_for_activity()
 
     async def _wait_for_activity(self) -> None:
         self._activity.clear()
@@ -304,30 +343,30 @@ class PrefetchSession(Session, DeliverySink):
             return start, []  # It has failed, which _ask() raises.
         if self._held:
             await self._ask_shards()
-        if not self._has_news():
+        if self.waiting.chunks:
+            self.aligned.look(self._fetcher)
+        if not self._is_due():
+            self._relieve()
             return start, []
         self._is_dirty = False
         self._next_refresh_check = self._clock.monotonic() + _REFRESH_CHECK_SECONDS
         known = Offset.of(self._fetcher.progress)
-        taken, rest = take(self._waiting, limit)
+        taken, rest = take(self.waiting.chunks, limit, self._until)
         if not taken and not needs_refresh(start, known, self._clock.now()):
+            self._relieve()
             return start, []
         end = next_offset(start, taken, rest, known=known, begun=self._begun)
-        if taken and end == start:
-            raise CheckpointError(
-                f"{sum(map(len, taken))} records were fetched that no offset names: a defect of "
-                "kinesis-publishers. Nothing was handed out; please report it with this offset: "
-                f"{start.to_json()}"
-            )
-        whole = len(self._waiting) - len(rest)
-        for reservation in self._reservations[:whole]:
-            reservation.release()
-        del self._reservations[:whole]
-        self._waiting = rest
-        self._waiting_records = sum(map(len, rest))
-        self._waiting_bytes = sum(chunk.payload_bytes for chunk in rest)
-        self._is_dirty = bool(rest)
+        if taken:
+            self.aligned.hand_out(taken)
+            self.waiting.hand_out(taken, rest)
+        self._is_dirty = bool(rest and taken)
+        self._relieve()
         return end, taken
+
+    def _relieve(self) -> None:
+        if self._fetcher is not None:
+            is_stuck = bool(self.waiting.chunks) and not self._is_dirty
+            self.aligned.relieve(self._fetcher.pool, is_stuck=is_stuck)
 
     def lag(self, planned: dict[ShardKey, datetime]) -> Lag | None:
         return None if self._loop is None else self._ask(self._lag(planned))
@@ -335,10 +374,10 @@ class PrefetchSession(Session, DeliverySink):
     async def _lag(self, planned: dict[ShardKey, datetime]) -> Lag:
         return Lag.of(
             [] if self._fetcher is None else self._fetcher.statuses,
-            _oldest(self._waiting) | planned,
+            oldest(self.waiting.chunks) | planned,
             self._clock.now(),
-            buffered_records=self._waiting_records,
-            buffered_bytes=self._waiting_bytes,
+            buffered_records=self.waiting.records,
+            buffered_bytes=self.waiting.payload_bytes,
         )
 
     def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:
@@ -359,22 +398,3 @@ class PrefetchSession(Session, DeliverySink):
         # Not self._result.cancel(): that future would be done before the fetcher has cleaned up.
         if self._loop is not None:
             self._loop.close()
-
-
-def _oldest(chunks: Iterable[Chunk]) -> dict[ShardKey, datetime]:
-    firsts: dict[ShardKey, Chunk] = {}
-    for chunk in chunks:
-        firsts.setdefault(chunk.shard, chunk)
-    return {key: chunk.arrived for key, chunk in firsts.items()}
-
-
-# Not a method: a micro-batch that is not committed may outlive its session, and what that has read
-# since is fetched again.
-def _partitions(
-    chunks: list[Chunk], parallelism: int, most_rows: int, columns: Columns
-) -> list[PrefetchedPartition]:
-    return [
-        PrefetchedPartition.of(part, columns)
-        for rows in pack(chunks, parallelism)
-        for part in divided(rows, most_rows)
-    ]

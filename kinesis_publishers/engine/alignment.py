@@ -133,8 +133,8 @@ class Lane(NamedTuple):
         weights: what each counts for.
     """
 
-    arrivals: Sequence[float]
-    weights: Sequence[Weight]
+    arrivals: Iterable[float]
+    weights: Iterable[Weight]
 
     def timed(self, index: int) -> Iterator[tuple[float, int, Weight]]:
         """Yield for each record the latest arrival up to it, ``index``, and what it counts for."""

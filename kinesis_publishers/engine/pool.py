@@ -60,9 +60,9 @@ class PendingPool:
         self._max_records = max_records
         self._max_bytes = max_bytes
         self.records = self.payload_bytes = 0
-        self._waiters: deque[
-            tuple[int, int, asyncio.Future[Reservation], Hashable | None]
-        ] = deque()
+        self._waiters: deque[tuple[int, int, asyncio.Future[Reservation], Hashable | None]] = (
+            deque()
+        )
         # Whose next request is served whatever the pool holds.
         self._favoured: set[Hashable] = set()
         self._is_closed = False
@@ -78,9 +78,10 @@ class PendingPool:
         """Which share of the pool is taken; more than 1 if something went through beyond it."""
         return max(self.records / self._max_records, self.payload_bytes / self._max_bytes)
 
-    def is_waiting(self, owner: Hashable) -> bool:
-        """Say whether ``owner`` waits for space."""
-        return any(one[3] == owner for one in self._waiters)
+    @property
+    def waiting(self) -> set[Hashable]:
+        """The owners that wait for space."""
+        return {one[3] for one in self._waiters}
 
     def needs_room_of(self, held: Collection[Reservation]) -> bool:
         """Say whether nobody gets space until some of ``held`` is given back."""

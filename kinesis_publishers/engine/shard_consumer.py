@@ -220,6 +220,7 @@ class ShardConsumer(ShardLoop):
             millis_behind_latest=answer.millis_behind_latest,
             read_until=self._read_until,
             answered_at=self.context.clock.now(),
+            child_shards=answer.child_shards,
             # Only what polls reads ahead: a subscription is not asked again.
             is_polled=self._publisher is not None and self._publisher.reads_ahead,
         )

@@ -83,6 +83,24 @@ class ShardStopped(ShardEvent):
 
 
 @frozen(kw_only=True)
+class ShardLeftBehind(ShardEvent, level=WARNING):
+    """A shard has not come on for so long that those that waited for it go on without it.
+
+    Attributes:
+        seconds: how far it is behind the one that is furthest; ``None`` if it was never read.
+    """
+
+    seconds: float | None
+
+    def __str__(self) -> str:
+        distance = "" if self.seconds is None else f", {self.seconds:.0f} s behind"
+        return (
+            f"{self.shard} cannot be read{distance}: the other shards go on without it. Its "
+            "records may come too late for windows of event time (kinesis.spark.alignment.patience)"
+        )
+
+
+@frozen(kw_only=True)
 class RangeRead(ShardEvent):
     """An exact range of a shard was read and handed on.
 

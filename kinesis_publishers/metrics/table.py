@@ -34,6 +34,7 @@ from kinesis_publishers.events import (
     RecordsProcessed,
     RecordsSkipped,
     ShardEnded,
+    ShardLeftBehind,
     ShardsDiscovered,
     ShardStarted,
     ShardStopped,
@@ -332,6 +333,7 @@ _LIFECYCLE: Final = (
         {ShardsDiscovered: lambda event: len(event.shard_ids)},
     ),
     counter("shards_ended", "{shard}", "Shards that were read to their end.", {ShardEnded: one}),
+    counter("shards_left_behind", "{shard}", "Shards that others left.", {ShardLeftBehind: one}),
     counter(
         "ranges_read", "{range}", "Exact ranges that were read (Spark, batches).", {RangeRead: one}
     ),

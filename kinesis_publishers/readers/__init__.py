@@ -12,6 +12,13 @@ from kinesis_publishers.assembly import open_events as open_events
 from kinesis_publishers.assembly import publisher_factory_class as publisher_factory_class
 from kinesis_publishers.assembly import with_region as with_region
 from kinesis_publishers.clock import ServiceClock as ServiceClock
+from kinesis_publishers.engine.alignment import Front as Front
+from kinesis_publishers.engine.alignment import Lane as Lane
+from kinesis_publishers.engine.alignment import Patience as Patience
+from kinesis_publishers.engine.alignment import Weight as Weight
+from kinesis_publishers.engine.alignment import admit as admit
+from kinesis_publishers.engine.pool import PendingPool as PendingPool
+from kinesis_publishers.events import ShardLeftBehind as ShardLeftBehind
 from kinesis_publishers.model import PositionType as PositionType
 from kinesis_publishers.model import is_refresh_due as is_refresh_due
 

@@ -14,7 +14,6 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig, Options, Properties, Scalar
 from kinesis_publishers.engine.delivery import DeliverySink, ShardStatus
 from kinesis_publishers.engine.lineage import blocked_shards
-from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.errors import ConfigError, KinesisPublishersError, StreamRecreatedError
 from kinesis_publishers.event_loop import OwnProcess
@@ -70,7 +69,9 @@ class KinesisDataFetcher:
         guard: ConsumerGuard | None = None,
     ) -> None:
         self._services = services
-        self.slow_calls = services.slow_calls
+        self.slow_calls, self.events = services.slow_calls, services.events
+        # The owner of a request to it is the key of a shard.
+        self.pool = services.pool
         self._process = OwnProcess()
         self._guard = guard
         self.assigner = assigner or services.assigner
@@ -192,11 +193,6 @@ class KinesisDataFetcher:
     def statuses(self) -> list[ShardStatus]:
         """The shards that are being read now."""
         return self._consumers.statuses
-
-    @property
-    def pool(self) -> PendingPool:
-        """The budget of all shards together; a shard's key is the owner of its requests."""
-        return self._services.pool
 
     @property
     def has_children_of_ended(self) -> bool:

@@ -28,8 +28,9 @@ list(PrefetchedPartition.of([]).read())
 _FIRST_RECORDS = """
 from datetime import UTC, datetime
 from kinesis_publishers import RecordBatch, Shard, ShardProgress, StartingPosition
-from kinesis_publishers_spark.chunks import BatchLimit, Chunk, pack, take
+from kinesis_publishers_spark.chunks import BatchLimit, Chunk, pack
 from kinesis_publishers_spark.schema import to_spark_arrow
+from kinesis_publishers_spark.waiting import take
 batch = RecordBatch(
     shard=Shard(stream_arn="arn:aws:kinesis:us-east-1:123456789012:stream/orders", shard_id="s"),
     requested_at=datetime.now(UTC),
@@ -41,6 +42,7 @@ batch = RecordBatch(
 progress = ShardProgress(position=StartingPosition.trim_horizon())
 key, rows = batch.shard.key, to_spark_arrow(batch)
 chunk = Chunk(shard=key, rows=rows, progress=progress, payload_bytes=9)
+take([chunk], BatchLimit(), datetime(1970, 1, 1, tzinfo=UTC))
 pack(take([chunk], BatchLimit(records=None, payload_bytes=5))[0], 1)
 """
 _LOADED = """
