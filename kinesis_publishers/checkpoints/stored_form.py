@@ -73,6 +73,8 @@ def _lease_text(lease: Lease) -> str:
     if lease.hash_range is not None:
         # As texts: a double has no room for them.
         fields["hash_range"] = [str(lease.hash_range.first), str(lease.hash_range.last)]
+    if lease.watermark is not None:
+        fields["watermark"] = instant_text(lease.watermark)
     return json.dumps(fields)
 
 
@@ -182,4 +184,6 @@ _LEASE_FIELDS: dict[str, Callable[[object], Any]] = {
     "bytes_per_second": _whole,
     "settle_seconds": _whole,
     "consumer_arn": _text,
+    "watermark": instant_of,
+    "is_idle": bool,
 }

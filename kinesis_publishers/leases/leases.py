@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from attrs import define, evolve, field
@@ -18,6 +19,8 @@ from kinesis_publishers.checkpoints.stored_progress import (
     asking,
     resumable_streams,
 )
+from kinesis_publishers.config import LeaseFormat
+from kinesis_publishers.engine.alignment import Front
 from kinesis_publishers.errors import (
     KinesisPublishersError,
     RetriesExhaustedError,
@@ -30,6 +33,7 @@ from kinesis_publishers.events import (
     SubscriptionStarted,
 )
 from kinesis_publishers.leases.rules import lease_of, with_lease
+from kinesis_publishers.leases.watermarks import open_fronts, watermark_of
 from kinesis_publishers.leases.worker import LeaseWorker
 from kinesis_publishers.model import (
     Checkpoint,
@@ -284,6 +288,24 @@ class Leases(LeaseWorker, ShardAssigner):
         if shard in self._held:
             self._held[shard].payload_bytes += payload_bytes
 
+    @property
+    def has_room_for_watermarks(self) -> bool:
+        """Whether the rows have room for watermarks: not those of the Kinesis Client Library."""
+        return self._config.format is not LeaseFormat.KCL
+
+    def publish(self, fronts: Mapping[ShardKey, Front]) -> None:
+        """Tell other workers where the shards of this one are: the next write of a row does."""
+        self._fronts = {key: one for key, one in fronts.items() if key in self._held}
+
+    def watermark_of(self, key: ShardKey) -> datetime | None:
+        """Return where the last reader of a shard was, by event time."""
+        return watermark_of(self._current_rows(), key)
+
+    def other_fronts(self, own: Collection[ShardKey]) -> list[Front]:
+        """Return where the shards of the application are, except this worker's ``own``."""
+        view = self._view()
+        return open_fronts(self._current_rows(), own, view.is_free)
+
     def note_children(self, shard: ShardKey, children: Sequence[ChildShard]) -> None:
         self._children[shard] = tuple(children)
 
@@ -338,6 +360,7 @@ class Leases(LeaseWorker, ShardAssigner):
             lease,
             owner=owner,
             leaving=None,
+            is_idle=None,
             settle_seconds=settle,
             # It may have been registered after the lease was taken.
             consumer_arn=self._consumer_arns.get(key.stream_arn, lease.consumer_arn),

@@ -12,6 +12,7 @@ from typing import Final
 
 from attrs import Factory, define, evolve, field
 
+from kinesis_publishers.engine.alignment import Front
 from kinesis_publishers.errors import LeaseError
 from kinesis_publishers.events import (
     EventSink,
@@ -32,6 +33,7 @@ from kinesis_publishers.leases.rules import (
     to_settle,
     with_lease,
 )
+from kinesis_publishers.leases.watermarks import with_front
 from kinesis_publishers.model import Checkpoint, Lease, ShardKey, StoredCheckpoint
 
 _LOGGER = logging.getLogger(__name__)
@@ -105,6 +107,8 @@ class LeaseWorker(LeaseRows):
     _twins: set[ShardKey] = field(factory=set, init=False)
     # The stream consumers that this worker has registered, by stream.
     _consumer_arns: dict[str, str] = field(factory=dict, init=False)
+    # Where each shard is, by event time: the next write of its row says so.
+    _fronts: dict[ShardKey, Front] = field(factory=dict, init=False)
 
     @property
     def _may_lose(self) -> bool:
@@ -167,7 +171,7 @@ class LeaseWorker(LeaseRows):
             average = round(rate if average is None else (rate + average) / 2)
             held.measured_at, held.payload_bytes = now, 0
         return evolve(
-            lease,
+            with_front(lease, self._fronts.get(key)),
             bytes_per_second=average,
             settle_seconds=0,
             consumer_arn=self._consumer_arns.get(key.stream_arn, lease.consumer_arn),
@@ -203,9 +207,9 @@ class LeaseWorker(LeaseRows):
             # The row of a reader without leases.
             known = self._first_row(self._listed[key]).lease or lease
             lease = evolve(lease, parents=known.parents, hash_range=known.hash_range)
-        return with_lease(
-            row, evolve(lease, owner=self.worker, leaving=leaving, switches=lease.switches + 1)
-        )
+        switches = lease.switches + 1
+        taken = evolve(lease, owner=self.worker, leaving=leaving, switches=switches, is_idle=None)
+        return with_lease(row, taken)
 
     async def _hold(self, rows: Sequence[Checkpoint]) -> None:
         """Write rows that make this worker the holder, and begin with those that were written."""
@@ -329,6 +333,7 @@ class LeaseWorker(LeaseRows):
 
     def _drop(self, key: ShardKey) -> None:
         self._held.pop(key, None)
+        self._fronts.pop(key, None)
         self._leaving.discard(key)
 
 

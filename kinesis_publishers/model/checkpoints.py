@@ -32,6 +32,9 @@ class Lease:
             its former reader has subscribed shortly before it left.
         consumer_arn: the stream consumer that a worker of the application has registered: the last
             one removes it. ``None`` if there is none, or as far as this shard's workers know.
+        watermark: what happened before this instant has been processed of the shard, but for the
+            disorder; ``None`` while unknown, or where nobody asks for watermarks.
+        is_idle: whether the shard delays no watermark; ``None`` stands for ``False``.
     """
 
     owner: str | None = None
@@ -43,6 +46,8 @@ class Lease:
     bytes_per_second: int | None = None
     settle_seconds: int = 0
     consumer_arn: str | None = None
+    watermark: datetime | None = None
+    is_idle: bool | None = None
 
     @property
     def holder(self) -> str | None:

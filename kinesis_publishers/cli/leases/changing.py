@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import click
 from attrs import evolve
@@ -200,7 +200,9 @@ def changes(rows: Rows, targets: Targets) -> dict[ShardKey, Checkpoint]:
 
 
 def _freed(checkpoint: Checkpoint, progress: ShardProgress | None) -> Checkpoint:
-    lease = checkpoint.lease and evolve(checkpoint.lease, owner=None, leaving=None)
+    # By event time the next reader may begin earlier, too.
+    cleared: Any = dict.fromkeys(("owner", "leaving", "watermark", "is_idle"))
+    lease = checkpoint.lease and evolve(checkpoint.lease, **cleared)
     return evolve(checkpoint, lease=lease, progress=progress or checkpoint.progress)
 
 

@@ -53,6 +53,8 @@ checkpoints = st.builds(
     progress=st.builds(
         ShardProgress, position=positions, as_of=st.none() | instants, is_ended=st.booleans()
     ),
+    lease=st.none()
+    | st.builds(Lease, watermark=st.none() | instants, is_idle=st.none() | st.just(True)),
 )
 
 json_values = st.recursive(

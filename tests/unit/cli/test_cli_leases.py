@@ -69,7 +69,9 @@ def test_what_another_has_written_is_shown_and_not_obeyed(
 
 def test_the_list_as_json_has_every_field(application: Application) -> None:
     progress = ShardProgress(position=StartingPosition.at_timestamp(_INSTANT), as_of=_INSTANT)
-    lease = Lease(owner="a", children=("c", "d"), hash_range=HashRange(0, 9))
+    lease = Lease(
+        owner="a", children=("c", "d"), hash_range=HashRange(0, 9), watermark=_INSTANT, is_idle=True
+    )
     application.save(application.checkpoint(0, progress, lease))
     (fields,) = map(json.loads, application("list", "--json").stdout.splitlines())
     writer = fields.pop("writer")

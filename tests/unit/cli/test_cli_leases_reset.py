@@ -153,7 +153,8 @@ def test_the_tip_is_pinned_to_the_instant_of_the_command(application: Applicatio
 def test_each_kind_of_position(
     application: Application, text: str, position: StartingPosition
 ) -> None:
-    application.save(application.checkpoint(0, after(7), Lease(parents=("p",))))
+    lease = Lease(parents=("p",), watermark=_NOW, is_idle=True)
+    application.save(application.checkpoint(0, after(7), lease))
     assert application("reset", shard_name(0), "--to", text, "--yes").exit_code == 0
     assert application.row(0) == application.checkpoint(
         0, ShardProgress(position=position), Lease(parents=("p",))
