@@ -127,8 +127,6 @@ def _render_option(option: Option[Any]) -> str:
     notes = option.doc
     if option.secret:
         notes += " Secret: masked in every message."
-    if option.unread:
-        notes += f" Not read: {option.unread}."
     accepted = ", ".join(f"`{choice}`" for choice in option.choices) or accepted_text(option)
     names = {
         "also": [f"flink.{option.key}"] if option.namespace is Namespace.SHARED else [],

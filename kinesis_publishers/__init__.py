@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.abc import RecordPublisher as RecordPublisher
     from kinesis_publishers.abc import RecordPublisherFactory as RecordPublisherFactory
     from kinesis_publishers.abc import ShardAssigner as ShardAssigner
+    from kinesis_publishers.abc import WatermarkAssigner as WatermarkAssigner
     from kinesis_publishers.checkpoints.checkpointer import Checkpointer as Checkpointer
     from kinesis_publishers.clock import Clock as Clock
     from kinesis_publishers.clock import SystemClock as SystemClock
@@ -78,7 +79,7 @@ _NAMES: Final = {
     "abc": (
         "CheckpointStore CheckpointStoreContext ControlPlane DataPlane EventReporter "
         "Partitioner PublisherContext RecordBatchConsumer RecordPublisher "
-        "RecordPublisherFactory ShardAssigner"
+        "RecordPublisherFactory ShardAssigner WatermarkAssigner"
     ),
     "checkpoints.checkpointer": "Checkpointer",
     "clock": "Clock SystemClock",

@@ -63,6 +63,7 @@ class KinesisDataSource(DataSource):
             OF_WRITE_STREAM,
             SourceConfig,
             SparkConfig,
+            WatermarkConfig,
         )
         from kinesis_publishers.errors import ConfigError
         from kinesis_publishers.readers import (
@@ -97,8 +98,9 @@ class KinesisDataSource(DataSource):
                 raise lack from None
             self._lack = lack
         self._written = properties
-        if idle := properties.unimplemented_keys():
-            _LOGGER.warning("These options have no effect in this version: %s", ", ".join(idle))
+        if idle := properties.given_keys(WatermarkConfig.options()):
+            _LOGGER.warning("Spark has watermarks of its own: no effect of %s", ", ".join(idle))
+            properties = properties.with_values(dict.fromkeys(WatermarkConfig.options()))
         SourceConfig.from_properties(properties)
         publisher_factory_class(properties)
         self._config = SparkConfig.from_properties(properties)

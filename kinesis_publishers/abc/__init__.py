@@ -17,3 +17,4 @@ from kinesis_publishers.abc.publisher import RecordBatchConsumer as RecordBatchC
 from kinesis_publishers.abc.publisher import RecordPublisher as RecordPublisher
 from kinesis_publishers.abc.publisher import RecordPublisherFactory as RecordPublisherFactory
 from kinesis_publishers.abc.publisher import StreamConsumerRegistrar as StreamConsumerRegistrar
+from kinesis_publishers.abc.watermarks import WatermarkAssigner as WatermarkAssigner

@@ -5,6 +5,7 @@ from kinesis_publishers.assembly.classes import checkpoint_store_class as checkp
 from kinesis_publishers.assembly.classes import event_reporter_classes as event_reporter_classes
 from kinesis_publishers.assembly.classes import open_events as open_events
 from kinesis_publishers.assembly.classes import publisher_factory_class as publisher_factory_class
+from kinesis_publishers.assembly.classes import watermark_assigner_of as watermark_assigner_of
 from kinesis_publishers.assembly.classes import with_region as with_region
 from kinesis_publishers.assembly.services import ControlServices as ControlServices
 from kinesis_publishers.assembly.services import Services as Services

@@ -11,6 +11,7 @@ from kinesis_publishers.abc import (
     Partitioner,
     RecordPublisherFactory,
     ShardAssigner,
+    WatermarkAssigner,
 )
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
@@ -20,6 +21,7 @@ from kinesis_publishers.config import (
     ProducerConfig,
     Properties,
     SourceConfig,
+    WatermarkConfig,
     resolve_region,
     selected_streams,
 )
@@ -27,10 +29,12 @@ from kinesis_publishers.config.plugins import (
     CHECKPOINT_STORES_GROUP,
     PARTITIONERS_GROUP,
     SHARD_ASSIGNERS_GROUP,
+    WATERMARK_ASSIGNERS_GROUP,
     load_plugin,
 )
 from kinesis_publishers.config.sections.leases import ALL, LEASES, MANUAL
 from kinesis_publishers.config.sections.producing import RANDOM
+from kinesis_publishers.config.sections.watermarks import ARRIVAL
 from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.metrics.sinks import load_event_reporter, open_event_sink
@@ -63,6 +67,7 @@ _ASSIGNERS = {
 }
 
 _PARTITIONERS = {RANDOM: "kinesis_publishers.producing.routing:RandomPartitioner"}
+_WATERMARK_ASSIGNERS = {ARRIVAL: "kinesis_publishers.engine.watermarks:ArrivalTime"}
 
 REPORTERS: Final = {
     "log": "kinesis_publishers.metrics.sinks:EventLog",
@@ -100,6 +105,18 @@ def partitioner_of(properties: Properties) -> Partitioner:
     name = ProducerConfig.from_properties(properties).partitioner
     found = load_plugin(_PARTITIONERS.get(name, name), Partitioner, group=PARTITIONERS_GROUP)  # type: ignore[type-abstract]
     return checked(found.from_properties(properties), found, Partitioner)  # type: ignore[type-abstract]
+
+
+def watermark_assigner_of(properties: Properties) -> WatermarkAssigner:
+    """Return what ``watermark.assigner`` names.
+
+    Raises:
+        PluginLoadError: a custom class cannot be loaded or does not fit.
+    """
+    base, name = WatermarkAssigner, WatermarkConfig.from_properties(properties).assigner
+    reference = _WATERMARK_ASSIGNERS.get(name, name)
+    found = load_plugin(reference, base, group=WATERMARK_ASSIGNERS_GROUP)  # type: ignore[type-abstract]
+    return checked(found.from_properties(properties), found, base)  # type: ignore[type-abstract]
 
 
 def checkpoint_store_class(name: str) -> type[CheckpointStore]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -67,8 +66,6 @@ from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 
 if TYPE_CHECKING:
     from kinesis_publishers.aws.control_plane import CallingControlPlane
-
-_LOGGER = logging.getLogger(__name__)
 
 
 @frozen(kw_only=True)
@@ -137,8 +134,6 @@ async def open_services(
     from kinesis_publishers.aws.data_plane import AioDataPlane
 
     clock = ServiceClock.around(clock)
-    if idle := properties.unimplemented_keys():
-        _LOGGER.warning("These options have no effect in this version: %s", ", ".join(idle))
     streams = StreamsConfig.from_properties(properties)
     source = SourceConfig.from_properties(properties)
     factory_class = publisher_factory_class(properties)

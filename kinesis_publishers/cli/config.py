@@ -213,8 +213,7 @@ def _option_table(options: Sequence[Option[Any]]) -> Table:
     table = new_table("Key", "Accepted", "Default", "Meaning", overflow="fold")
     for one in options:
         default = "required" if one.required else _with_unit(value_text(one.default), one.unit)
-        doc = f"{one.doc} Not read." if one.unread else one.doc
-        add_row(table, one.full_key, accepted_text(one), default, doc)
+        add_row(table, one.full_key, accepted_text(one), default, one.doc)
     return table
 
 
@@ -234,7 +233,6 @@ def _option_fields(option: Option[Any]) -> dict[str, object]:
         "doc": option.doc,
         "required": option.required,
         "secret": option.secret,
-        "implemented": not option.unread,
     }
 
 

@@ -84,5 +84,6 @@ from kinesis_publishers.config.sections.source import selected_streams as select
 from kinesis_publishers.config.sections.spark import Alignment as Alignment
 from kinesis_publishers.config.sections.spark import Planner as Planner
 from kinesis_publishers.config.sections.spark import SparkConfig as SparkConfig
+from kinesis_publishers.config.sections.watermarks import WatermarkConfig as WatermarkConfig
 from kinesis_publishers.config.spark_options import ALLOW_VARIABLE as ALLOW_VARIABLE
 from kinesis_publishers.config.spark_options import OF_WRITE_STREAM as OF_WRITE_STREAM

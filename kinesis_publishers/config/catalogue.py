@@ -36,7 +36,8 @@ from kinesis_publishers.config.sections.reading import (
 )
 from kinesis_publishers.config.sections.registration import RegistrationConfig
 from kinesis_publishers.config.sections.source import SourceConfig, StreamsConfig
-from kinesis_publishers.config.sections.spark import SparkConfig, WatermarkConfig
+from kinesis_publishers.config.sections.spark import SparkConfig
+from kinesis_publishers.config.sections.watermarks import WatermarkConfig
 
 SECTIONS: Final[tuple[type[Section], ...]] = (
     StreamsConfig,
@@ -80,8 +81,8 @@ CUSTOM: Final[OptionFamily[Scalar | None]] = OptionFamily(
         parser=_AsWritten(),
         namespace=Namespace.OURS,
         section="Custom classes",
-        doc="An option of a record publisher or partitioner of your own, which declares and checks "
-        "it.",
+        doc="An option of a class of your own, such as a record publisher, which declares and "
+        "checks it.",
         # Only the class that reads it knows whether it is.
         secret=True,
     ),

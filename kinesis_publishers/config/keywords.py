@@ -40,7 +40,7 @@ SHORT_NAMES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
 """The options that have a short name, by that name."""
 
 # Python programs end where they like, and have no micro-batches.
-_SECTIONS_OF_SPARK: Final = frozenset({"Batch", "Spark", "Watermarks"})
+_SECTIONS_OF_SPARK: Final = frozenset({"Batch", "Spark"})
 
 
 def keyword_of(option: Option[Any]) -> str:

@@ -101,7 +101,6 @@ class Option(Declared[T]):
         namespace: the prefixes under which it is accepted, unless those of its class.
         secret: whether its value is masked wherever it might be shown.
         required: whether a complete configuration needs it.
-        unread: for an option that nothing reads, what happens instead.
         spellings: other keys that mean the same.
         guarded: a regex that finds values which run code, or use files, with the rights of this
             process: as options of Spark they need the operator's permission.
@@ -115,7 +114,6 @@ class Option(Declared[T]):
     namespace: Namespace = field(default=Factory(_default_namespace, takes_self=True))
     secret: bool = False
     required: bool = False
-    unread: str = ""
     spellings: tuple[str, ...] = ()
     guarded: str | None = None
 

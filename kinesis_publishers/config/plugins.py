@@ -13,6 +13,7 @@ from kinesis_publishers.config.sections.checkpoints import BUILT_IN_STORES
 from kinesis_publishers.config.sections.leases import BUILT_IN_ASSIGNERS
 from kinesis_publishers.config.sections.producing import RANDOM
 from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS
+from kinesis_publishers.config.sections.watermarks import ARRIVAL
 from kinesis_publishers.errors import PluginLoadError
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ RECORD_PUBLISHERS_GROUP: Final = "kinesis_publishers.record_publishers"
 CHECKPOINT_STORES_GROUP: Final = "kinesis_publishers.checkpoint_stores"
 SHARD_ASSIGNERS_GROUP: Final = "kinesis_publishers.shard_assigners"
 PARTITIONERS_GROUP: Final = "kinesis_publishers.partitioners"
+WATERMARK_ASSIGNERS_GROUP: Final = "kinesis_publishers.watermark_assigners"
 
 _BUILT_IN: Final = {
     RECORD_PUBLISHERS_GROUP: BUILT_IN_PUBLISHERS,
     CHECKPOINT_STORES_GROUP: BUILT_IN_STORES,
     SHARD_ASSIGNERS_GROUP: BUILT_IN_ASSIGNERS,
     PARTITIONERS_GROUP: (RANDOM,),
+    WATERMARK_ASSIGNERS_GROUP: (ARRIVAL,),
 }
 
 _T = TypeVar("_T")

@@ -154,10 +154,6 @@ class Properties(Lookup):
             raise ConfigErrors(problems)
         return Properties(entries)
 
-    def unimplemented_keys(self) -> tuple[str, ...]:
-        """Return the keys, as written, that are valid but that nothing reads."""
-        return self.given_keys(option for option in ALL_OPTIONS if option.unread)
-
     def without_end(self, advice: str = "this reader has no end. Remove it") -> Properties:
         """Return these properties, for a reader that has no end.
 

@@ -335,7 +335,6 @@ def ineffective_keys(lookup: Lookup) -> tuple[IneffectiveKey, ...]:
     return tuple(
         IneffectiveKey(key=lookup.written_key(option), reason=reason)
         for option, reason in (
-            *((option, option.unread) for option in ALL_OPTIONS if option.unread),
             *unused_instants(lookup),
             *_unused_fan_out(lookup),
         )

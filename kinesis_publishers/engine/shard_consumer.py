@@ -37,10 +37,19 @@ class ShardConsumer(ShardLoop):
 
     While a delivery is in progress, a publisher that may reads on. What it brings waits in the
     pool, and becomes the next delivery: the progress is that of finished deliveries.
+
+    While ``enough_records`` wait, no more is read; ``None`` stands for one full page.
     """
 
-    def __init__(self, shard: Shard, progress: ShardProgress, context: ConsumerContext) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        progress: ShardProgress,
+        context: ConsumerContext,
+        enough_records: int | None = None,
+    ) -> None:
         super().__init__(shard, progress, context)
+        self._enough_records = enough_records
         self._status = ShardStatus(shard=shard, progress=progress)
         #: What continues the shard, as far as the last answer names it.
         self.child_shards: tuple[ChildShard, ...] = ()
@@ -164,7 +173,8 @@ class ShardConsumer(ShardLoop):
     def _has_enough(self) -> bool:
         delivery = None if self._waiting is None else self._waiting[0]
         return delivery is not None and (
-            len(delivery.batch) >= _ENOUGH_RECORDS or delivery.batch.payload_bytes >= _ENOUGH_BYTES
+            len(delivery.batch) >= (self._enough_records or _ENOUGH_RECORDS)
+            or delivery.batch.payload_bytes >= _ENOUGH_BYTES
         )
 
     def _expected(self, records: int) -> int:

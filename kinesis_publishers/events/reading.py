@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from logging import DEBUG, WARNING
 
 from attrs import frozen
@@ -245,6 +246,19 @@ class LagMeasured(ShardEvent, level=DEBUG):
             was read last; 0 at the tip.
     """
 
+    seconds: float
+
+
+@frozen(kw_only=True)
+class WatermarkMeasured(Event, level=DEBUG):
+    """The watermark of a reader has advanced, or has not in five seconds.
+
+    Attributes:
+        watermark: what happened before this instant has been processed, but for the disorder.
+        seconds: how long ago that is.
+    """
+
+    watermark: datetime
     seconds: float
 
 

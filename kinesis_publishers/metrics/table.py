@@ -41,6 +41,7 @@ from kinesis_publishers.events import (
     SubscriptionEnded,
     SubscriptionStarted,
     Throttled,
+    WatermarkMeasured,
 )
 from kinesis_publishers.metrics.metric import (
     Metric,
@@ -236,6 +237,7 @@ _PROCESSING: Final = (
         "How long records may have waited to be processed, in the callback and before it.",
         {LagMeasured: seconds_of, QueryLagMeasured: lambda event: event.seconds},
     ),
+    age("watermark_lag", "How old the watermark is.", {WatermarkMeasured: seconds_of}),
     age(
         "callback_delay",
         "How long a callback has not returned that takes longer than kinesis.processing.slow-after;"

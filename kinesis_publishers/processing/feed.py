@@ -7,8 +7,9 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from functools import partial
-from typing import Self
+from typing import Self, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -57,6 +58,13 @@ class Withdrawn:
     shard: ShardKey
 
 
+@define
+class Watermark:
+    """An instant before which everything has been processed, to be told of."""
+
+    instant: datetime
+
+
 def _progress_within(delivery: Delivery, count: int) -> ShardProgress:
     """Return how far a shard has been processed with ``count`` records of a delivery.
 
@@ -71,6 +79,9 @@ def _progress_within(delivery: Delivery, count: int) -> ShardProgress:
     return ShardProgress(
         position=resume_after(SequenceNumber(number, sub)), as_of=batch.slice(0, count).last_arrival
     )
+
+
+Item: TypeAlias = HandedOut | ShardStatus | Withdrawn | Watermark
 
 
 class DeliveryFeed(DeliverySink):
@@ -99,7 +110,7 @@ class DeliveryFeed(DeliverySink):
     ) -> None:
         self._open_fetcher = open_fetcher
         self._clock = clock
-        self._waiting: deque[HandedOut | ShardStatus | Withdrawn] = deque()
+        self._waiting: deque[Item] = deque()
         # What is being processed or waits, by shard: one delivery of each.
         self._in_progress: dict[ShardKey, HandedOut] = {}
         self._assigner: ShardAssigner | None = None
@@ -121,8 +132,11 @@ class DeliveryFeed(DeliverySink):
         *,
         events: EventSink | None,
         clock: Clock,
+        has_watermarks: bool = False,
     ) -> Self:
         """Return a feed whose fetcher records nothing by itself.
+
+        ``has_watermarks`` lets it hand out watermarks, too.
 
         Raises:
             ConfigError: the properties cannot work; every problem is named.
@@ -136,7 +150,10 @@ class DeliveryFeed(DeliverySink):
             events=events,
             clock=clock,
         )
-        return cls(open_fetcher, clock)
+        feed = cls(open_fetcher, clock)
+        if has_watermarks:
+            feed._open_fetcher = partial(open_fetcher, on_watermark=feed._hand_out_watermark)
+        return feed
 
     async def __aenter__(self) -> Self:
         self.process = OwnProcess()
@@ -255,8 +272,8 @@ class DeliveryFeed(DeliverySink):
         """Say whether earlier records of the shard have been processed but not recorded yet."""
         return handed.delivery.shard.key in self._held_back
 
-    async def next(self) -> HandedOut | ShardStatus | Withdrawn | None:
-        """Return the next delivery, the last status of a shard, or one that was taken away.
+    async def next(self) -> Item | None:
+        """Return the next delivery, last status of a shard, one that was taken away, or watermark.
 
         ``None`` after :meth:`stop`.
 
@@ -293,9 +310,9 @@ class DeliveryFeed(DeliverySink):
             await self._clock.sleep(_NOTE_SECONDS)
         return not handed.is_cut
 
-    def put_back(self, end: ShardStatus | Withdrawn) -> None:
-        """Let :meth:`next` return ``end`` once more: it has not been handled."""
-        self._waiting.appendleft(end)
+    def put_back(self, item: Item) -> None:
+        """Let :meth:`next` return ``item`` once more: it has not been handled."""
+        self._waiting.appendleft(item)
 
     def stop(self) -> None:
         """Hand out no more; what has been handed out may still be recorded."""
@@ -364,6 +381,15 @@ class DeliveryFeed(DeliverySink):
                     self._waiting.remove(end)
             self._waiting.append(Withdrawn(shard))
             self._has_news.set()
+
+    async def _hand_out_watermark(self, instant: datetime) -> None:
+        for item in self._waiting:
+            if isinstance(item, Watermark):
+                # It may be told of now: all before it has been processed.
+                item.instant = instant
+                return
+        self._waiting.append(Watermark(instant))
+        self._has_news.set()
 
     def observe(self, status: ShardStatus) -> None:
         if status.progress.is_ended:

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
+from datetime import datetime
 from threading import Thread
 from typing import Self, TypeVar, Unpack
 
@@ -33,6 +34,7 @@ def records(
     on_error: StopOnError | DeadLetter | None = None,
     on_shard_end: Callable[[Shard], None] | None = None,
     on_shard_lost: Callable[[ShardKey], None] | None = None,
+    on_watermark: Callable[[datetime], None] | None = None,
     events: EventSink | None = None,
     clock: Clock | None = None,
     **options: Unpack[Options],
@@ -55,7 +57,9 @@ def records(
         on_shard_end: is called when a shard has ended and all of its records have been processed,
             before any record of the shards that continue it.
         on_shard_lost: is called when another worker has taken a shard from this one, as of
-            ``read``. Both run in a thread of their own, while the loop waits for a record.
+            ``read``.
+        on_watermark: is called with each watermark, as of ``read``. The three run in a thread of
+            their own, while the loop waits for a record.
         events: takes diagnostic events, in addition to the sinks that the properties name.
         clock: the source of time; the default is this machine's clock.
         **options: the properties as keywords, which take precedence over the former: see
@@ -65,7 +69,8 @@ def records(
         ConfigError: the properties cannot work; every problem is named.
         TypeError, ValueError: as of ``read``.
     """
-    for name, hook in (("on_shard_end", on_shard_end), ("on_shard_lost", on_shard_lost)):
+    hooks = {"on_shard_end": on_shard_end, "on_shard_lost": on_shard_lost}
+    for name, hook in (hooks | {"on_watermark": on_watermark}).items():
         if hook is not None:
             check_callback(name, hook)
     with ShortTraceback():
@@ -76,6 +81,7 @@ def records(
         on_error=on_error,
         on_shard_end=on_shard_end and _in_a_thread(on_shard_end),
         on_shard_lost=on_shard_lost and _in_a_thread(on_shard_lost),
+        on_watermark=on_watermark and _in_a_thread(on_watermark),
         events=events,
         clock=clock,
     )

@@ -7,6 +7,7 @@ import inspect
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack
+from datetime import datetime
 from typing import Self, TypeAlias, TypeVar, Unpack
 
 from kinesis_publishers.clock import Clock, SystemClock
@@ -25,7 +26,7 @@ from kinesis_publishers.processing.error_policies import (
     next_step,
     place_of,
 )
-from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, Withdrawn
+from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, Item, Watermark, Withdrawn
 from kinesis_publishers.processing.signals import (
     await_closing,
     free_signals,
@@ -38,6 +39,7 @@ from kinesis_publishers.tracebacks import ShortTraceback
 
 OnShardEnd: TypeAlias = "Callable[[Shard], Awaitable[None]]"
 OnShardLost: TypeAlias = "Callable[[ShardKey], Awaitable[None]]"
+OnWatermark: TypeAlias = "Callable[[datetime], Awaitable[None]]"
 _T = TypeVar("_T")
 
 # How often other tasks run while records are taken without waiting.
@@ -51,6 +53,7 @@ def read(
     on_error: StopOnError | DeadLetter | None = None,
     on_shard_end: OnShardEnd | None = None,
     on_shard_lost: OnShardLost | None = None,
+    on_watermark: OnWatermark | None = None,
     events: EventSink | None = None,
     clock: Clock | None = None,
     **options: Unpack[Options],
@@ -78,6 +81,8 @@ def read(
         on_shard_lost: is awaited when another worker has taken a shard from this one, which has
             not renewed its lease in time (``kinesis.lease.enabled``): that worker processes again
             what was not recorded yet. It is not for shards that are handed over.
+        on_watermark: is awaited with each watermark: what happened before it has been processed, in
+            all shards, but for the disorder (``kinesis.watermark.assigner``).
         events: takes diagnostic events, in addition to the sinks that the properties name.
         clock: the source of time; the default is this machine's clock.
         **options: the properties as keywords, which take precedence over the former: see
@@ -87,7 +92,8 @@ def read(
         ConfigError: the properties cannot work; every problem is named.
         TypeError, ValueError: one of the functions cannot be called, or ``decode`` is no decoder.
     """
-    for name, hook in (("on_shard_end", on_shard_end), ("on_shard_lost", on_shard_lost)):
+    hooks = {"on_shard_end": on_shard_end, "on_shard_lost": on_shard_lost}
+    for name, hook in (hooks | {"on_watermark": on_watermark}).items():
         if hook is not None and not callable(hook):
             raise TypeError(f"{name} must be an async function, not {hook!r}")
     if on_error is not None:
@@ -101,7 +107,9 @@ def read(
         properties = Properties.of(properties, options)
         if on_error is not None:
             check_policy(on_error, properties)
-    feed = DeliveryFeed.from_properties(properties, events=events, clock=clock)
+    feed = DeliveryFeed.from_properties(
+        properties, events=events, clock=clock, has_watermarks=on_watermark is not None
+    )
     return RecordStream(
         feed,
         clock=clock,
@@ -109,6 +117,7 @@ def read(
         on_error=on_error,
         on_shard_end=on_shard_end,
         on_shard_lost=on_shard_lost,
+        on_watermark=on_watermark,
     )
 
 
@@ -133,6 +142,7 @@ class RecordStream(AsyncIterator["Record"]):
         on_error: StopOnError | DeadLetter | None = None,
         on_shard_end: OnShardEnd | None = None,
         on_shard_lost: OnShardLost | None = None,
+        on_watermark: OnWatermark | None = None,
     ) -> None:
         self._feed = feed
         self._feed.notes.add(self._note)
@@ -143,6 +153,7 @@ class RecordStream(AsyncIterator["Record"]):
         self._failed: tuple[Record, Exception] | None = None
         self._on_shard_end = on_shard_end
         self._on_shard_lost = on_shard_lost
+        self._on_watermark = on_watermark
         self._resources = AsyncExitStack()
         self._is_open = self._is_entered = self._is_over = self._is_asked = False
         self._is_interrupted = False
@@ -343,6 +354,8 @@ class RecordStream(AsyncIterator["Record"]):
                 self._feed.record_end(item, was_told=self._on_shard_end is not None)
             elif isinstance(item, Withdrawn):
                 await self._tell("on_shard_lost", self._on_shard_lost, item.shard, item)
+            elif isinstance(item, Watermark):
+                await self._tell("on_watermark", self._on_watermark, item.instant, item)
             else:
                 return item
 
@@ -350,24 +363,24 @@ class RecordStream(AsyncIterator["Record"]):
         self,
         name: str,
         hook: Callable[[_T], Awaitable[None]] | None,
-        shard: _T,
-        item: ShardStatus | Withdrawn,
+        subject: _T,
+        item: Item,
     ) -> None:
         if hook is None:
             return
         try:
-            told: object = hook(shard)
+            told: object = hook(subject)
             if not inspect.isawaitable(told):
                 raise TypeError(
                     f"{name} returned {told!r}, and read awaits it: make it an async function"
                 )
-            with cancelled_from_outside_only(ProcessingCancelledError, f"{shard}: {name}"):
+            with cancelled_from_outside_only(ProcessingCancelledError, f"{subject}: {name}"):
                 await told
         except BaseException as error:
             # The next call after a cancellation calls the hook again first.
             self._feed.put_back(item)
             if isinstance(error, Exception):
-                error.add_note(f"It was raised by {name} for {shard}.")
+                error.add_note(f"It was raised by {name} for {subject}.")
             raise
 
     def _note(self) -> None:

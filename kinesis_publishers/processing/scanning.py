@@ -7,6 +7,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from functools import partial
 from typing import TypeAlias, Unpack
 
@@ -38,7 +39,7 @@ from kinesis_publishers.processing.error_policies import (
     next_step,
     place_of,
 )
-from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, Withdrawn
+from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, Watermark, Withdrawn
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 from kinesis_publishers.tracebacks import ShortTraceback
@@ -61,6 +62,7 @@ def scan(
     on_error: ErrorPolicy | None = None,
     on_shard_end: OnShardClosed | None = None,
     on_shard_lost: OnShardTaken | None = None,
+    on_watermark: Callable[[datetime], None] | None = None,
     stop: threading.Event | None = None,
     events: EventSink | None = None,
     clock: Clock | None = None,
@@ -91,6 +93,8 @@ def scan(
         on_shard_lost: is called, in such a thread, when another worker has taken a shard from this
             one, which has not renewed its lease in time (``kinesis.lease.enabled``): that worker
             processes again what was not recorded yet. It is not for shards that are handed over.
+        on_watermark: is called, in such a thread, with each watermark: what happened before it has
+            been processed, in all shards, but for the disorder (``kinesis.watermark.assigner``).
         stop: ends the scan once it is set, from any thread: only the main thread gets signals.
         events: takes diagnostic events, in addition to the sinks that the properties name.
         clock: the source of time; the default is this machine's clock.
@@ -108,10 +112,10 @@ def scan(
             "scan(process=process, stream=...)"
         )
     check_callback("process", process)
-    if on_shard_end is not None:
-        check_callback("on_shard_end", on_shard_end)
-    if on_shard_lost is not None:
-        check_callback("on_shard_lost", on_shard_lost)
+    hooks = {"on_shard_end": on_shard_end, "on_shard_lost": on_shard_lost}
+    for hook, function in (hooks | {"on_watermark": on_watermark}).items():
+        if function is not None:
+            check_callback(hook, function)
     if per_batch and decode is not None:
         raise ValueError("decode is for single records: decode the batch in process")
     name = name_of(process)
@@ -132,12 +136,15 @@ def scan(
     scanner = _Scanner(
         process,
         name,
-        DeliveryFeed.from_properties(properties, events=events, clock=clock),
+        DeliveryFeed.from_properties(
+            properties, events=events, clock=clock, has_watermarks=on_watermark is not None
+        ),
         workers=workers,
         per_batch=per_batch,
         on_error=on_error,
         on_shard_end=on_shard_end,
         on_shard_lost=on_shard_lost,
+        on_watermark=on_watermark,
         stop=stop,
         clock=clock,
     )
@@ -200,6 +207,7 @@ class _Scanner:
     _on_error: ErrorPolicy = field(kw_only=True)
     _on_shard_end: OnShardClosed | None = field(kw_only=True)
     _on_shard_lost: OnShardTaken | None = field(kw_only=True)
+    _on_watermark: Callable[[datetime], None] | None = field(kw_only=True)
     _stop_flag: threading.Event | None = field(kw_only=True, alias="stop")
     _clock: Clock = field(kw_only=True)
     is_interrupted: bool = field(default=False, init=False)
@@ -271,6 +279,8 @@ class _Scanner:
                     await self._handle_end(item)
                 elif isinstance(item, Withdrawn):
                     await self._handle_loss(item.shard)
+                elif isinstance(item, Watermark):
+                    await self._handle_watermark(item.instant)
                 else:
                     return item
 
@@ -279,6 +289,11 @@ class _Scanner:
             name = f"on_shard_lost for {shard}"
             with self._feed.slow_calls.watching(name, shard):
                 await self._threads.call(name, self._on_shard_lost, shard, then=lambda: None)
+
+    async def _handle_watermark(self, watermark: datetime) -> None:
+        assert self._on_watermark is not None, "there are none without it"
+        name = f"on_watermark for {watermark}"
+        await self._threads.call(name, self._on_watermark, watermark, then=lambda: None)
 
     async def _handle_end(self, end: ShardStatus) -> None:
         if self._on_shard_end is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -26,6 +26,7 @@ from kinesis_publishers.errors import KinesisPublishersError
 from kinesis_publishers.events import LagMeasured
 from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.model import RecordBatch, Shard, ShardKey, ShardProgress
+from kinesis_publishers.readers.watermarks import WatermarkSink
 from kinesis_publishers.tasks import TaskScope
 
 _LOGGER = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class AssignedSink(ForwardingSink):
     """Delivers only what this process may read at that moment.
 
     Attributes:
+        watermarks: what it delivers to, if somebody asks for watermarks.
         waiting: the shards with a delivery that may not be handed out yet.
         has_delivered: whether something has come.
     """
@@ -46,6 +48,7 @@ class AssignedSink(ForwardingSink):
     def __init__(self, inner: DeliverySink, assigner: ShardAssigner) -> None:
         super().__init__(inner)
         self._assigner = assigner
+        self.watermarks = inner if isinstance(inner, WatermarkSink) else None
         self.waiting: set[ShardKey] = set()
         self.has_delivered = False
 
@@ -120,10 +123,11 @@ class RunningConsumers:
         """Where reading of each of them continues."""
         return {key: consumer.progress for key, (consumer, _) in self._running.items()}
 
-    def reported(
+    @asynccontextmanager
+    async def reported(
         self, slow_calls: SlowCalls, latest_at: Callable[[], datetime | None]
-    ) -> AbstractAsyncContextManager[None]:
-        """Report in the context how far each is behind, and what takes long.
+    ) -> AsyncIterator[None]:
+        """Report in the context how far each is behind, and what takes long; advance watermarks.
 
         It also logs once that nothing has come since reading began at LATEST, ``latest_at()``.
         """
@@ -133,8 +137,11 @@ class RunningConsumers:
             self._report_lag()
             self._report_silence(latest_at())
 
-        clock = self._context.clock
-        return repeated(report, interval_seconds=LOOK_SECONDS, clock=clock, name="lag")
+        clock, watermarks = self._context.clock, self._sink.watermarks
+        advancing = nullcontext() if watermarks is None else watermarks.advancing()
+        looks = repeated(report, interval_seconds=LOOK_SECONDS, clock=clock, name="lag")
+        async with looks, advancing:
+            yield
 
     def _report_lag(self) -> None:
         for status in self.statuses:
@@ -176,6 +183,11 @@ class RunningConsumers:
         # What was lost is begun again, from what is stored, when its consumer has stopped.
         startable = [one for key, one in shards.items() if key not in self._lost]
         mine, leaving = self._assigner.mine(startable), self._assigner.leaving()
+        if (watermarks := self._sink.watermarks) is not None:
+            # What has ended a moment ago is startable until that is noted.
+            over = {key for key, (one, _) in self._running.items() if one.progress.is_ended}
+            here = {*mine} - over - {*given_up}
+            watermarks.follow([one for one in startable if one.key in here], progress)
         for key in leaving:
             known = progress.get(key)
             # One that has ended here stays: its end waits to be told and recorded.
@@ -194,7 +206,8 @@ class RunningConsumers:
                 if self._checkpointer is not None:
                     # Of a time before another worker had it.
                     self._checkpointer.forget(key)
-                consumer = ShardConsumer(shard, progress[key], self._context)
+                enough = None if watermarks is None else watermarks.enough_records
+                consumer = ShardConsumer(shard, progress[key], self._context, enough)
                 task = scope.spawn(self._consume(consumer), name=f"read {shard}")
                 self._running[key] = (consumer, task)
 

@@ -19,12 +19,7 @@ from kinesis_publishers.errors import ConfigError, KinesisPublishersError, Strea
 from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
 from kinesis_publishers.leases.leases import Leases
-from kinesis_publishers.model import (
-    ChildShard,
-    ShardKey,
-    ShardProgress,
-    StreamProgress,
-)
+from kinesis_publishers.model import ChildShard, ShardKey, ShardProgress, StreamProgress
 from kinesis_publishers.readers.consumers import (
     AssignedSink,
     CallbackSink,
@@ -34,6 +29,7 @@ from kinesis_publishers.readers.consumers import (
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.readers.shared_consumers import shared_consumers
+from kinesis_publishers.readers.watermarks import OnWatermark, WatermarkSink
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 from kinesis_publishers.tracebacks import ShortTraceback
 
@@ -113,6 +109,7 @@ class KinesisDataFetcher:
         events: EventSink | None = None,
         clock: Clock | None = None,
         guard: ConsumerGuard | None = None,
+        on_watermark: OnWatermark | None = None,
         **options: Unpack[Options],
     ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a fetcher, and close them.
@@ -131,6 +128,7 @@ class KinesisDataFetcher:
             guard: removes stream consumers once this process is gone, and outlives the fetcher.
                 Unless it is given, leaving the context removes them, and a guard of the fetcher's
                 own serves only if this process is killed.
+            on_watermark: is awaited with each watermark: the records before it were processed.
             **options: the same as keywords, which take precedence: see
                 :class:`~kinesis_publishers.Options`.
 
@@ -159,6 +157,7 @@ class KinesisDataFetcher:
             shared.use(leases)
             if checkpointer is not None:
                 sink = checkpointer.sink(sink, records_deliveries=records_deliveries)
+            sink = WatermarkSink.around(sink, properties, services, leases, on_watermark)
             own = ConsumerGuard.for_properties(shared.properties) if guard is None else None
             try:
                 yield cls(

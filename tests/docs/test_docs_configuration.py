@@ -35,7 +35,5 @@ def test_defaults_are_shown_with_their_units() -> None:
         assert f"*Default* {text}" in _PAGE
 
 
-def test_secrets_and_what_nothing_reads_are_marked() -> None:
+def test_secrets_are_marked() -> None:
     assert "Secret" in _SECTIONS["aws.credentials.provider.basic.secretkey"]
-    idle = _SECTIONS["kinesis.shard.idle.interval"]
-    assert "Not read: this version has no watermarks" in idle

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
 
 from kinesis_publishers.config.option import Namespace, Option, Section
 from kinesis_publishers.config.parsers import Choice, Duration, Flag, Size, WholeNumber
@@ -112,40 +111,4 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         doc="Whether the sink marks each record with its micro-batch, and whether rows of the "
         "source have the column batchMarker, by which dropDuplicates recognizes what was written "
         "twice.",
-    )
-
-
-_NO_WATERMARKS: Final = "this version has no watermarks, and no shard waits for another one"
-
-
-class WatermarkConfig(Section, section="Watermarks"):
-    """The watermarks of Flink's connector, whose keys are accepted and not read."""
-
-    idle_interval_seconds: Option[float] = Option(
-        key="shard.idle.interval",
-        parser=Duration(can_be_off=True),
-        default=-1.0,
-        unread=_NO_WATERMARKS,
-        doc="A shard without records for this long is idle and delays no watermark.",
-    )
-    sync_interval_seconds: Option[float] = Option(
-        key="watermark.sync.interval",
-        parser=Duration(),
-        default=30_000.0,
-        unread=_NO_WATERMARKS,
-        doc="The period in which shards exchange their watermarks.",
-    )
-    lookahead_seconds: Option[float] = Option(
-        key="watermark.lookahead.millis",
-        parser=Duration(),
-        default=0.0,
-        unread=_NO_WATERMARKS,
-        doc="How far a shard may run ahead of the common watermark.",
-    )
-    queue_capacity: Option[int] = Option(
-        key="watermark.sync.queue.capacity",
-        parser=WholeNumber(minimum=1),
-        default=100,
-        unread=_NO_WATERMARKS,
-        doc="How many records of a shard wait for the common watermark.",
     )

@@ -126,7 +126,6 @@ def test_streams_may_be_missing_in_a_part_of_a_configuration() -> None:
 @pytest.mark.parametrize(
     ("line", "warning"),
     [
-        ("kinesis.shard.idle.interval=1s", "this version has no watermarks"),
         ("flink.stream.efo.consumername=x", "kinesis.stream.recordpublisher is POLLING"),
         ("kinesis.shard.subscribetoshard.maxretries=1", "is POLLING"),
         (

@@ -28,7 +28,7 @@ def parsed(**options: object) -> Properties:
 
 
 def test_every_option_has_a_keyword_of_its_own_and_editors_know_its_type() -> None:
-    options = [one for one in ALL_OPTIONS if one.section not in ("Batch", "Spark", "Watermarks")]
+    options = [one for one in ALL_OPTIONS if one.section not in ("Batch", "Spark")]
     keywords = [keyword_of(option) for option in options]
     assert len({*keywords, *SHORT_NAMES}) == len(keywords) + len(SHORT_NAMES)
     types = get_type_hints(Options)

@@ -84,6 +84,8 @@ _OURS = [
     ("metrics.cloudwatch.namespace", "KinesisPublishers", "my/app", "my/app"),
     ("metrics.cloudwatch.intervalmillis", 60000, "10s", 10_000),
     ("metrics.cloudwatch.endpoint", None, "http://localhost:5000", "http://localhost:5000"),
+    ("watermark.assigner", "ARRIVAL", "my.module:Assigner", "my.module:Assigner"),
+    ("watermark.disordermillis", 0, "5s", 5_000),
     ("spark.planner", "auto", "ranges", "ranges"),
     ("spark.alignment", "arrival", "None", "none"),
     ("spark.alignment.patience", 30_000.0, "1m", 60_000.0),

@@ -275,10 +275,3 @@ def test_properties_survive_pickling_and_their_own_dict() -> None:
     assert Properties.parse(properties.to_dict()) == properties
     assert hash(Properties.parse(properties.to_dict())) == hash(properties)
     assert properties != Properties.parse({"kinesis.streams": "Orders"})
-
-
-def test_keys_that_nothing_reads_yet_can_be_listed() -> None:
-    properties = Properties.parse(
-        {"flink.shard.idle.interval": "1s", "kinesis.streams": "a", "aws.region": "eu-west-1"}
-    )
-    assert properties.unimplemented_keys() == ("flink.shard.idle.interval",)

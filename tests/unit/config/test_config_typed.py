@@ -32,6 +32,7 @@ from kinesis_publishers.config import (
     StreamsConfig,
     StreamSelector,
     SubscriptionHttpConfig,
+    WatermarkConfig,
     resolve_region,
 )
 from kinesis_publishers.config.catalogue import ALL_OPTIONS
@@ -55,6 +56,7 @@ _TYPED: tuple[Any, ...] = (
     SubscriptionHttpConfig,
     RegistrationConfig,
     SparkConfig,
+    WatermarkConfig,
     CheckpointConfig,
     SqliteCheckpointConfig,
     DynamoDbCheckpointConfig,
@@ -120,6 +122,7 @@ _OTHER_VALUES = {
     "stream.endpos.shards": _SHARD_END,
     "shard.limits": "off",
     "shard.assigner": "a.b:C",
+    "watermark.assigner": "a.b:C",
     "shards": "a:shardId-1",
     "shard.subscribetoshard.backoff.base": "77",
     "list.shards.backoff.base": "77",
@@ -136,12 +139,8 @@ def _read_all(values: dict[str, Any]) -> list[Any]:
     return [*typed, properties.get(SourceConfig.record_publisher)]
 
 
-@pytest.mark.parametrize(
-    "option",
-    [option for option in ALL_OPTIONS if not option.unread],
-    ids=lambda option: option.key,
-)
-def test_every_implemented_option_changes_a_typed_config(option: Any) -> None:
+@pytest.mark.parametrize("option", ALL_OPTIONS, ids=lambda option: option.key)
+def test_every_option_changes_a_typed_config(option: Any) -> None:
     value, needed = _OTHER_VALUES.get(option.key, TEXTS[option.key]), dict[str, Any]()
     for prefix, options in _NEEDED.items():
         if option.key.startswith(prefix):

@@ -1,0 +1,166 @@
+"""Watermarks of a fetcher: advanced by what was processed, told of, and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TypeAlias
+
+from kinesis_publishers.assembly import Services, watermark_assigner_of
+from kinesis_publishers.config import Properties, WatermarkConfig
+from kinesis_publishers.engine.alignment import common_instant
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ForwardingSink, ShardStatus
+from kinesis_publishers.engine.slow_calls import LOOK_SECONDS
+from kinesis_publishers.engine.watermarks import ShardWatermarks
+from kinesis_publishers.errors import ProcessingCancelledError
+from kinesis_publishers.events import WatermarkMeasured
+from kinesis_publishers.leases.leases import Leases
+from kinesis_publishers.model import Shard, ShardKey, ShardProgress
+from kinesis_publishers.tasks import TaskScope, cancelled_from_outside_only, wait_for_event
+
+_LOGGER = logging.getLogger(__name__)
+
+# As often as Flink's connector, unless told otherwise: not for each answer of each shard.
+_PERIOD_SECONDS = 0.2
+
+OnWatermark: TypeAlias = Callable[[datetime], Awaitable[None]]
+"""Takes a watermark: what happened before it has been processed, but for the disorder."""
+
+
+class WatermarkSink(ForwardingSink):
+    """Passes everything on, and lets the watermark advance behind what was processed.
+
+    Args:
+        leases: those of the worker, if it has some: the watermark is that of all workers then.
+        on_watermark: is told of each watermark; one call at a time.
+    """
+
+    def __init__(
+        self,
+        inner: DeliverySink,
+        services: Services,
+        shards: ShardWatermarks,
+        config: WatermarkConfig,
+        leases: Leases | None,
+        on_watermark: OnWatermark | None,
+    ) -> None:
+        super().__init__(inner)
+        self._clock, self._events = services.clock, services.events
+        self._shards = shards
+        self._config = config
+        self._leases = leases
+        self._on_watermark = on_watermark
+        self._watermark: datetime | None = None
+        # How far all have come which have something to read.
+        self._reading: datetime | None = None
+        self._published_at = self._told_at = -math.inf
+        self._has_news, self._is_over = asyncio.Event(), asyncio.Event()
+        self._has_advanced = asyncio.Event()
+
+    @classmethod
+    def around(
+        cls,
+        inner: DeliverySink,
+        properties: Properties,
+        services: Services,
+        leases: Leases | None,
+        on_watermark: OnWatermark | None,
+    ) -> DeliverySink:
+        """Return ``inner`` with watermarks, if anybody asks for them."""
+        config = WatermarkConfig.from_properties(properties)
+        is_asked = on_watermark or config.lookahead_seconds
+        if not (is_asked or properties.is_given(WatermarkConfig.assigner)):
+            return inner
+        if leases is not None and not leases.has_room_for_watermarks:
+            _LOGGER.warning(
+                "The table of the Kinesis Client Library has no room for watermarks: those of this "
+                "worker are of its own shards alone. With kinesis.lease.format = own they are of "
+                "all workers."
+            )
+            leases = None
+        shards = ShardWatermarks(watermark_assigner_of(properties), config, services.clock)
+        return cls(inner, services, shards, config, leases, on_watermark)
+
+    @property
+    def enough_records(self) -> int | None:
+        """How many of a shard wait before it is read no further; ``None`` if no shard waits."""
+        return self._config.queue_capacity if self._config.lookahead_seconds > 0 else None
+
+    def follow(self, shards: Collection[Shard], progress: Mapping[ShardKey, ShardProgress]) -> None:
+        """Learn which shards are read, and where each of them begins."""
+        stored = None if self._leases is None else self._leases.watermark_of
+        self._shards.follow(shards, progress, stored)
+        self._has_news.set()
+
+    async def deliver(self, delivery: Delivery) -> None:
+        with self._shards.processing(delivery):
+            await self._inner.deliver(delivery)
+        self._has_news.set()
+
+    def observe(self, status: ShardStatus) -> None:
+        self._inner.observe(status)
+        self._shards.note(status)
+        self._has_news.set()
+
+    def observe_discovery(self) -> None:
+        self._inner.observe_discovery()
+        self._shards.note_listing()
+        self._has_news.set()
+
+    async def wait_until_wanted(self, shard: ShardKey) -> bool:
+        # Whoever is behind finds room: what is ahead takes none, and gives it back once processed.
+        while self.enough_records and self._shards.is_ahead(shard, self._reading):
+            await self._has_advanced.wait()
+        return await self._inner.wait_until_wanted(shard)
+
+    @asynccontextmanager
+    async def advancing(self) -> AsyncIterator[None]:
+        """Let the watermark advance while the body runs; what ``on_watermark`` raises cancels it.
+
+        At the end it is told of what was processed last.
+        """
+        self._is_over.clear()
+        async with TaskScope() as scope:
+            scope.spawn(self._advance_periodically(), name="advance the watermark")
+            try:
+                yield
+            finally:
+                self._is_over.set()
+                self._has_news.set()
+
+    async def _advance_periodically(self) -> None:
+        while not self._is_over.is_set():
+            await wait_for_event(self._has_news, timeout_seconds=LOOK_SECONDS, clock=self._clock)
+            self._has_news.clear()
+            await self._advance()
+            await wait_for_event(self._is_over, timeout_seconds=_PERIOD_SECONDS, clock=self._clock)
+        await self._advance()
+
+    async def _advance(self) -> None:
+        fronts, now = self._shards.fronts(), self._clock.monotonic()
+        others = []
+        if self._leases is not None:
+            if now - self._published_at >= self._config.sync_interval_seconds:
+                self._leases.publish(fronts)
+                self._published_at = now
+            others = self._leases.other_fronts(fronts)
+        found = common_instant([*fronts.values(), *others])
+        if self.enough_records:
+            self._reading = self._shards.reading(others)
+            self._has_advanced.set()
+            self._has_advanced = asyncio.Event()
+        last = self._watermark
+        has_advanced = found is not None and (last is None or found > last)
+        watermark = found if has_advanced else last
+        if watermark is None or not (has_advanced or now - self._told_at >= LOOK_SECONDS):
+            return
+        self._watermark, self._told_at = watermark, now
+        seconds = (self._clock.now() - watermark).total_seconds()
+        self._events(WatermarkMeasured(watermark=watermark, seconds=seconds))
+        if has_advanced and self._on_watermark is not None:
+            with cancelled_from_outside_only(ProcessingCancelledError, "on_watermark"):
+                await self._on_watermark(watermark)

@@ -1,0 +1,156 @@
+"""The watermark of many workers: none passes what another one has not processed."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from attrs import define, evolve, field
+
+from kinesis_publishers import KinesisDataFetcher, Properties
+from kinesis_publishers.checkpoints.checkpointer import Checkpointer
+from kinesis_publishers.config import LeaseFormat
+from kinesis_publishers.engine.alignment import Front
+from kinesis_publishers.leases.leases import Leases
+from kinesis_publishers.leases.watermarks import open_fronts
+from kinesis_publishers.model import Checkpoint, CheckpointVersion, Lease, StoredCheckpoint
+from kinesis_publishers.readers.watermarks import WatermarkSink
+from kinesis_publishers.testing.fakes import RecordingSink, sample_shard, shard_name
+from tests.unit.checkpoints.checkpoint_support import BEGINNING
+from tests.unit.core.fetcher_support import child_of
+from tests.unit.core.test_core_watermarks import EXACT, Watched, at
+from tests.unit.leases.lease_support import CountingStore, Group, config
+from tests.unit.leases.test_leases_reading import CONFIG
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from datetime import datetime
+
+    import pytest
+
+    from kinesis_publishers import Delivery, ShardKey
+
+PROPERTIES = Properties.parse(EXACT | {"kinesis.watermark.sync.interval": "1s"}, complete=False)
+
+
+@define(kw_only=True)
+class Workers(Watched):
+    """Workers of one application, each of which checks what it is told against all records."""
+
+    group: Group = field(init=False)
+    waiting: dict[str, datetime] = field(factory=dict)
+    told: dict[str, list[datetime]] = field(factory=dict)
+    gate: asyncio.Event = field(factory=asyncio.Event)
+
+    @group.default
+    def _of_one_clock(self) -> Group:
+        return Group(self.clock)
+
+    def store(self, number: int, second: float) -> None:
+        self.waiting[self.put(number, second).id] = at(second)
+
+    def holder(self, key: ShardKey) -> str | None:
+        lease = self.group.rows[key][0].checkpoint.lease
+        return lease and lease.holder
+
+    @asynccontextmanager
+    async def worker(self, name: str) -> AsyncIterator[asyncio.Task[None]]:
+        told = self.told.setdefault(name, [])
+
+        async def process(delivery: Delivery) -> None:
+            if name == "slow":
+                await self.gate.wait()
+            for record in delivery.batch:
+                self.waiting.pop(record.id, None)
+
+        async def check(watermark: datetime) -> None:
+            assert not told or watermark > told[-1]
+            assert watermark <= min(self.waiting.values(), default=watermark)
+            told.append(watermark)
+
+        services = self.parts()
+        async with CountingStore(self.clock, self.group.memory) as store:
+            leases = Leases(store, config(name), self.clock, self.events.append)
+            checkpointer = Checkpointer(leases, CONFIG, self.clock)
+            inner = checkpointer.sink(RecordingSink(process))
+            sink = WatermarkSink.around(inner, PROPERTIES, services, leases, check)
+            fetcher = KinesisDataFetcher(services, sink, checkpointer=checkpointer, assigner=leases)
+            task = asyncio.create_task(fetcher.run())
+            try:
+                await self.clock.advance(15)
+                yield task
+                if not task.done():
+                    fetcher.stop()
+                    await task
+                    await checkpointer.release()
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_no_worker_passes_what_another_one_reads_hands_over_or_leaves_when_it_dies() -> None:
+    world = Workers()
+    for number in range(4):
+        world.empty(number)
+        world.store(number, 10 + number)
+    async with world.worker("one"):
+        assert world.told["one"][-1] == at(10)
+        world.gate.set()
+        async with world.worker("slow") as slow:
+            for number in range(4):
+                world.store(number, 20 + number)
+            await world.clock.advance(15)
+            assert world.told["one"][-1] == world.told["slow"][-1] == at(20)
+            world.gate.clear()
+            for number in range(4):
+                world.store(number, 40 + number)
+            await world.clock.advance(30)
+            held = {one.shard_id for one in world.group.rows if world.holder(one) == "slow"}
+            assert len(held) == 2
+            assert world.told["one"][-1] < at(40)
+            # A shard of the other one continues in a child, which it does not process either.
+            number = int(min(held)[-1])
+            world.close(number, child_of(number, number=4))
+            world.empty(4, parent=number)
+            world.store(4, 60)
+            slow.cancel()
+            await asyncio.wait([slow])
+            await world.clock.advance(5)
+            assert world.told["one"][-1] < at(40)
+            await world.clock.advance(60)
+            assert world.waiting == {}
+            assert at(40) <= world.told["one"][-1] <= at(43)
+
+
+def test_the_rows_say_where_shards_are_that_others_read_or_nobody_does() -> None:
+    def row(number: int, watermark: datetime | None, *parents: int, **more: bool) -> Checkpoint:
+        names = tuple(map(shard_name, parents))
+        lease = Lease(owner="other", parents=names, watermark=watermark, **more)
+        key, progress = sample_shard(number).key, evolve(BEGINNING, is_ended=number < 2)
+        return Checkpoint(shard=key, stream_created_at=at(0), progress=progress, lease=lease)
+
+    version = CheckpointVersion(number=1, writer="other")
+    found = [
+        row(0, at(5)),
+        row(1, at(7)),
+        row(2, None, 0, 1),
+        row(3, None, 2),
+        row(4, at(9), is_idle=True),
+        row(5, at(9), is_idle=True),
+        row(6, at(3)),
+    ]
+    rows = {one.shard: StoredCheckpoint(checkpoint=one, version=version) for one in found}
+    own, dead = sample_shard(6).key, sample_shard(5).key
+    fronts = open_fronts(rows, {own}, lambda key: key == dead)
+    assert fronts == [Front(at(5)), Front(at(9), is_idle=True), Front(at(9))]
+
+
+async def test_the_table_of_the_kcl_has_room_for_local_watermarks_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = Workers()
+    store = CountingStore(world.clock, world.group.memory)
+    leases = Leases(store, evolve(config("one"), format=LeaseFormat.KCL), world.clock)
+    WatermarkSink.around(world.sink, PROPERTIES, world.parts(), leases, None)
+    assert "of its own shards alone" in caplog.text
