@@ -68,13 +68,11 @@ class Windows:
 
     def are_written_by(self, query: StreamingQuery) -> bool:
         """Tell whether ``query`` has read all records, and written all windows that it will."""
-        progress = query.recentProgress
-        reached = progress[-1].eventTime.get("watermark") if progress else None
-        return (
-            sum(one.numInputRows for one in progress) >= self.count
-            and reached is not None
-            and datetime.fromisoformat(reached) >= self.watermark
-        )
+        last = query.lastProgress
+        reached = last.eventTime.get("watermark") if last else None
+        if reached is None or datetime.fromisoformat(reached) < self.watermark:
+            return False
+        return sum(one.numInputRows for one in query.recentProgress) >= self.count
 
     def wrong(self, written: Counter[int]) -> dict[int, tuple[int, int]]:
         """Return how many records and how many rows a window has, where the two differ."""

@@ -114,6 +114,8 @@ def main() -> None:
     alignment = {"kinesis.spark.alignment": arguments.alignment} if arguments.alignment else {}
     rows = []
     with running_spark() as bench:
+        # Reports of idle triggers, a hundred a second, would be read over and over again.
+        bench.spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
         for cell in itertools.product(*(getattr(arguments, name) for name in _DIMENSIONS)):
             shape, arrival, planner, limit, trigger = cell
             backlog = Backlog(
