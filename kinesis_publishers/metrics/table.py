@@ -22,10 +22,6 @@ from kinesis_publishers.events import (
     FetcherStopped,
     IteratorReplaced,
     LagMeasured,
-    LeaseLost,
-    LeaseReleased,
-    LeasesCounted,
-    LeaseTaken,
     PoolUsed,
     ProcessingFailed,
     QueryLagMeasured,
@@ -43,6 +39,7 @@ from kinesis_publishers.events import (
     Throttled,
     WatermarkMeasured,
 )
+from kinesis_publishers.metrics.leases import LEASES
 from kinesis_publishers.metrics.metric import (
     Metric,
     MetricKind,
@@ -68,11 +65,6 @@ _NANOS, _MILLIS = 1e9, 1e3
 def _pool_gauge(name: str, unit: str, text: str, value: Callable[[PoolUsed], float]) -> Metric:
     # Each fetcher of a process has a pool of its own.
     return Metric(name, MetricKind.GAUGE, unit, text, {PoolUsed: value}, combined=sum)
-
-
-def _lease_gauge(name: str, text: str, value: Callable[[LeasesCounted], float]) -> Metric:
-    unit = "{worker}" if name == "workers" else "{lease}"
-    return Metric(f"lease_{name}", MetricKind.GAUGE, unit, text, {LeasesCounted: value})
 
 
 def _average_size(event: RecordsFetched | EventReceived) -> float | None:
@@ -373,32 +365,5 @@ _LIFECYCLE: Final = (
     *QUERIES,
 )
 
-_LEASES: Final = (
-    _lease_gauge("current", "Shards that this worker has the lease on.", lambda e: e.current),
-    _lease_gauge("total", "Shards of the application that have not ended.", lambda e: e.total),
-    _lease_gauge("free", "Shards that no live worker has the lease on.", lambda e: e.free),
-    _lease_gauge(
-        "spilled",
-        "Free shards that are too many for this worker (kinesis.lease.maxleasesforworker).",
-        lambda e: e.spilled,
-    ),
-    _lease_gauge(
-        "workers", "Live workers, as far as they have leases, and this one.", lambda e: e.workers
-    ),
-    counter("leases_taken", "{lease}", "Leases that this worker has got.", {LeaseTaken: one}),
-    counter(
-        "leases_released",
-        "{lease}",
-        "Leases that this worker has given back or handed over.",
-        {LeaseReleased: one},
-    ),
-    counter(
-        "leases_lost",
-        "{lease}",
-        "Leases that another worker has taken from this one.",
-        {LeaseLost: one},
-    ),
-)
-
-METRICS: Final = MetricTable((*_FLINK, *_READING, *_PROCESSING, *_LIFECYCLE, *_LEASES, *PRODUCING))
+METRICS: Final = MetricTable((*_FLINK, *_READING, *_PROCESSING, *_LIFECYCLE, *LEASES, *PRODUCING))
 """Every metric, FLIP-128's first."""
