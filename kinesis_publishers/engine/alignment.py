@@ -18,6 +18,8 @@ from kinesis_publishers.model import RecordBatch
 
 _K = TypeVar("_K", bound=Hashable)
 
+_LONGEST_PAUSE_SECONDS = 5.0
+
 
 @frozen
 class Front:
@@ -71,35 +73,40 @@ class Patience(Generic[_K]):
         seconds: how long a shard may stand at one place while it is read and others wait for it.
     """
 
-    _seconds: float
-    # Where each holder stands, and since when.
+    seconds: float
+    # Where each holder stands, and for how long it has been read there.
     _holders: dict[_K, tuple[datetime | None, float]] = field(factory=dict, init=False)
+    _asked_at: float = field(default=math.inf, init=False)
 
     def lost(
         self, fronts: Mapping[_K, Front], now: float, *, excused: Collection[_K] = ()
     ) -> set[_K]:
-        """Return the shards without which the others go on.
+        """Return the shards without which the others go on; asked while they are read.
 
         Args:
             fronts: of all shards.
             now: seconds of the monotonic clock.
             excused: shards that stand for another reason than their own, as for lack of room.
         """
+        # Nobody reads while the engine works on a micro-batch.
+        passed = min(max(0.0, now - self._asked_at), _LONGEST_PAUSE_SECONDS)
+        self._asked_at = now
         active = {
             key: front.until
             for key, front in fronts.items()
             if not front.is_idle and key not in excused
         }
+        before = self._holders
         # Whoever stands is timed, holder or not: once the last holder is lost, the next one holds.
         self._holders = {
-            key: before
-            if (before := self._holders.get(key)) is not None and before[0] == until
-            else (until, now)
+            key: (until, before[key][1] + passed)
+            if key in before and before[key][0] == until
+            else (until, 0.0)
             for key, until in active.items()
         }
         if len(fronts) < 2:
             return set()
-        return {key for key, (_, since) in self._holders.items() if now - since >= self._seconds}
+        return {key for key, (_, stood) in self._holders.items() if stood >= self.seconds}
 
 
 class Weight(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -56,13 +57,27 @@ def test_a_shard_is_ahead_beyond_a_bound():
 def test_who_stands_while_it_is_read_is_given_up_until_it_moves():
     patience: Patience[str] = Patience(seconds=30.0)
     fronts = {"a": Front(at(1)), "b": Front(at(9)), "c": Front(None, is_idle=True)}
-    assert patience.lost(fronts, 0.0, excused=["b"]) == set()
-    assert patience.lost(fronts, 29.0, excused=["b"]) == set()
-    assert patience.lost(fronts, 30.0, excused=["b"]) == {"a"}
-    assert patience.lost({**fronts, "a": Front(at(2))}, 31.0, excused=["b"]) == set()
-    assert patience.lost({**fronts, "a": Front(at(2))}, 60.0, excused=["a", "b"]) == set()
-    assert patience.lost({**fronts, "a": Front(at(2))}, 61.0, excused=["b"]) == set()
-    assert patience.lost({"a": Front(at(2))}, 999.0) == set(), "nothing waits for it"
+    moved = {**fronts, "a": Front(at(2))}
+
+    def lost_by(seconds: int, fronts: dict[str, Front], *excused: str) -> set[str]:
+        """Ask every second; return the answer to the last question."""
+        answers = [patience.lost(fronts, next(clock), excused=excused) for _ in range(seconds)]
+        return answers[-1]
+
+    clock = count(0.0)
+    assert lost_by(30, fronts, "b") == set()
+    assert lost_by(1, fronts, "b") == {"a"}
+    assert lost_by(30, moved, "b") == set()
+    assert lost_by(1, moved, "b", "a") == set()
+    assert lost_by(30, moved, "b") == set(), "it had a reason"
+    assert lost_by(1, moved, "b") == {"a"}
+    assert lost_by(99, {"a": Front(at(3))}) == set(), "nothing waits for it"
+
+
+def test_the_time_in_which_nothing_is_read_is_nobodys_fault():
+    patience: Patience[str] = Patience(seconds=30.0)
+    fronts = {"a": Front(at(1)), "b": Front(at(9), is_idle=True)}
+    assert [patience.lost(fronts, now) for now in (0.0, 600.0, 1200.0)] == [set()] * 3
 
 
 RECORDS = st.lists(
