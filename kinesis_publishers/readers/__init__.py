@@ -15,6 +15,7 @@ from kinesis_publishers.clock import ServiceClock as ServiceClock
 from kinesis_publishers.engine.alignment import Front as Front
 from kinesis_publishers.engine.alignment import Lane as Lane
 from kinesis_publishers.engine.alignment import Patience as Patience
+from kinesis_publishers.engine.alignment import ReadLimit as ReadLimit
 from kinesis_publishers.engine.alignment import Weight as Weight
 from kinesis_publishers.engine.alignment import admit as admit
 from kinesis_publishers.engine.pool import PendingPool as PendingPool
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.readers.range_ends import Ends as Ends
     from kinesis_publishers.readers.range_ends import KinesisRangeFinder as KinesisRangeFinder
     from kinesis_publishers.readers.range_ends import Portion as Portion
-    from kinesis_publishers.readers.range_ends import ReadLimit as ReadLimit
     from kinesis_publishers.readers.range_reader import KinesisRangeReader as KinesisRangeReader
     from kinesis_publishers.readers.range_reader import as_polling as as_polling
 
@@ -45,7 +45,7 @@ _NAMES: Final = {
     "eager_registration": "check_streams register_consumers",
     "fetcher": "KinesisDataFetcher",
     "guard": "ConsumerGuard",
-    "range_ends": "Ends KinesisRangeFinder Portion ReadLimit",
+    "range_ends": "Ends KinesisRangeFinder Portion",
     "range_reader": "KinesisRangeReader as_polling",
 }
 

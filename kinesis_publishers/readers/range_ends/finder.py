@@ -10,11 +10,12 @@ from typing import Self, TypeAlias
 from kinesis_publishers.assembly import Services, open_services
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties
+from kinesis_publishers.engine.alignment import ReadLimit
 from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, ShardStatus
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import ShardKey, StartingPosition, StreamProgress
-from kinesis_publishers.readers.range_ends.rules import Portion, ReadLimit, shares
+from kinesis_publishers.readers.range_ends.rules import Portion, shares
 from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting
 from kinesis_publishers.readers.range_ends.shard_probe import ShardProbe
 from kinesis_publishers.readers.shard_table import ShardTable

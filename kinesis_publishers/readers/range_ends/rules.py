@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from attrs import astuple, evolve, frozen
 
+from kinesis_publishers.engine.alignment import ReadLimit, Weight
 from kinesis_publishers.model import ShardProgress
 
 # Records that arrive while the service answers, or whose arrival times are not in order, are found
@@ -230,29 +230,6 @@ def cut_instants(
     pieces = min(wanted, int(payload_bytes / page), _MOST_PIECES)
     seconds = payload_bytes / sample.bytes_per_second
     return [begin + timedelta(seconds=seconds * n / pieces) for n in range(1, pieces)]
-
-
-class Weight(NamedTuple):
-    """What one Kinesis record counts for: an aggregate is several, and is admitted whole."""
-
-    payload_bytes: int
-    records: int = 1
-
-
-@frozen(kw_only=True)
-class ReadLimit:
-    """The most that the ranges of one round may have together; ``None`` is no limit.
-
-    While fewer than ``min_records`` wait, a round has none.
-    """
-
-    min_records: int = 0
-    records: int | None = None
-    payload_bytes: int | None = None
-
-    @property
-    def is_unlimited(self) -> bool:
-        return self.records is None and self.payload_bytes is None
 
 
 class _Budget:

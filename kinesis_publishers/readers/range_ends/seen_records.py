@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from attrs import define, evolve, field, frozen
 
+from kinesis_publishers.engine.alignment import Weight
 from kinesis_publishers.model import (
     RangeSize,
     RecordBatch,
@@ -18,7 +19,6 @@ from kinesis_publishers.model import (
 from kinesis_publishers.readers.range_ends.rules import (
     NO_SAMPLE,
     Sample,
-    Weight,
     expected_bytes,
     sampled,
 )

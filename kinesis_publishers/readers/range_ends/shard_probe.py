@@ -10,6 +10,7 @@ from attrs import define, evolve, field
 
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.clock import Clock
+from kinesis_publishers.engine.alignment import Weight
 from kinesis_publishers.engine.delivery import ShardStatus, drop_processed
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.publishers.polling import PollingRecordPublisher
@@ -22,7 +23,6 @@ from kinesis_publishers.readers.range_ends.rules import (
     NO_SAMPLE,
     Portion,
     Sample,
-    Weight,
     cut_instants,
     expected_bytes,
     is_divisible,
