@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from itertools import count
+from typing import TYPE_CHECKING
 
 from attrs import define
 
-from kinesis_publishers import Clock, KinesisDataFetcher, ShardKey, ShardStatus
+from kinesis_publishers import KinesisDataFetcher, ShardKey, ShardStatus
+from kinesis_publishers.config import Alignment, PollingConfig, SparkConfig
 from kinesis_publishers.readers import Front, Patience, PendingPool, ShardLeftBehind
-from kinesis_publishers_spark.chunks import EVERYTHING, NOTHING, Chunk
+from kinesis_publishers_spark.chunks import EVERYTHING, NOTHING, Chunk, micros_of
+
+if TYPE_CHECKING:
+    from kinesis_publishers_spark.micro_batches import Query
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -63,41 +67,33 @@ class AlignedShards:
     """Knows up to which instant all shards of a session have been fetched.
 
     Args:
-        clock: the source of time.
-        patience_seconds: how long a shard that does not come on holds the others back; ``None`` if
-            no shard waits for another.
-        poll_seconds: how often a shard is polled at its tip.
+        query: how the shards wait for each other, and its count of late records.
         moved: is called when :attr:`until` has changed.
 
     Attributes:
         until: the common instant: no shard has an earlier record that was not fetched.
         held: the shards that wait because they are ahead.
         aligned_until: the latest arrival that was handed out, ``None`` before the first.
-        late: how many records of each shard were handed out long after others that are younger.
+        lost: the shards that the others do not wait for any longer.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        patience_seconds: float | None,
-        poll_seconds: float,
-        moved: Callable[[], object],
-    ) -> None:
-        self._clock, self._moved = clock, moved
-        self.is_on = patience_seconds is not None
-        self._patience = Patience[ShardKey](patience_seconds or 0.0)
+    def __init__(self, query: Query, moved: Callable[[], object]) -> None:
+        self._clock, self._late, self._moved = query.clock, query.late, moved
+        spark = SparkConfig.from_properties(query.properties)
+        self.is_on = spark.alignment is Alignment.ARRIVAL
+        self._patience = Patience[ShardKey](spark.alignment_patience_seconds)
+        poll_seconds = PollingConfig.from_properties(query.properties).interval_seconds
         self._polled_tip_seconds = max(_POLLED_TIP_SECONDS, _POLLS_MISSED * poll_seconds)
         self._shards: dict[ShardKey, _Shard] = {}
         # Where those stand that hold the others back.
         self._holding: dict[ShardKey, datetime] = {}
-        self._lost: set[ShardKey] = set()
         self.until = EVERYTHING
         self.held: set[ShardKey] = set()
+        self.lost: set[ShardKey] = set()
         self._waiting: list[tuple[datetime, int, asyncio.Future[None]]] = []
         self._turn = count()
         self._look_at = -math.inf
         self.aligned_until: datetime | None = None
-        self.late: Counter[ShardKey] = Counter()
 
     def switch_off(self) -> None:
         """Let no shard wait for another: the publisher gives its records no arrival times."""
@@ -166,12 +162,12 @@ class AlignedShards:
             seconds = self._polled_tip_seconds if status.is_polled else _TIP_SECONDS
             shard.tip_until = self._clock.monotonic() + seconds if is_at_tip else -math.inf
         if shard.until != before:
-            self._lost.discard(key)
+            self.lost.discard(key)
         self._settle(key, shard)
 
     def _settle(self, key: ShardKey, shard: _Shard) -> None:
         is_idle = self._clock.monotonic() < shard.tip_until or shard.is_finished
-        self._hold(key, None if is_idle or key in self._lost else shard.until)
+        self._hold(key, None if is_idle or key in self.lost else shard.until)
 
     def finish(self, key: ShardKey) -> None:
         """Note that a shard is read no further."""
@@ -240,7 +236,7 @@ class AlignedShards:
         self.follow(fetcher)
         for key, shard in self._shards.items():
             self._settle(key, shard)
-        counting = self._holding.keys() | self._lost
+        counting = self._holding.keys() | self.lost
         fronts = {
             key: Front(max(one.until, one.searched), is_idle=key not in counting)
             for key, one in self._shards.items()
@@ -250,11 +246,11 @@ class AlignedShards:
         excused = [key for key in self._shards if key in waiting]
         lost = self._patience.lost(fronts, now, excused=excused)
         furthest = max((one.until for one in self._shards.values()), default=NOTHING)
-        for key in lost - self._lost:
+        for key in lost - self.lost:
             until = self._shards[key].until
             seconds = None if until == NOTHING else (furthest - until).total_seconds()
             fetcher.events(ShardLeftBehind(shard=key, seconds=seconds))
-        self._lost = lost
+        self.lost = lost
         for key in lost:
             self._hold(key, None)
 
@@ -267,8 +263,13 @@ class AlignedShards:
             latest = max(latest, before)
             for one in chunks:
                 if late := one.count_before(before - _TIP_DISORDER):
-                    self.late[one.shard] += late
+                    self._late[one.shard] += late
         self.aligned_until = latest
+
+    @property
+    def aligned_until_millis(self) -> int | None:
+        """:attr:`aligned_until`, in milliseconds since 1970."""
+        return None if self.aligned_until is None else micros_of(self.aligned_until) // 1000
 
     def _tell_distance(self) -> None:
         begun = {one.begins: key for key, one in self._shards.items() if one.begins is not None}

@@ -46,6 +46,8 @@ class Lag:
         statuses: Iterable[ShardStatus],
         oldest: Mapping[ShardKey, datetime],
         now: datetime,
+        *,
+        late: Mapping[ShardKey, int] | None = None,
         **others: Any,
     ) -> Self:
         """Measure the lag.
@@ -54,6 +56,7 @@ class Lag:
             statuses: how far each shard is read, or looked at.
             oldest: when the first record of a shard arrived that was read and is not committed.
             now: by the service's clock.
+            late: the late records of each shard.
             others: the other attributes.
         """
         # A shard that has ended is behind only with what waits.
@@ -66,6 +69,8 @@ class Lag:
                 for name, one in (seconds | waiting).items()
             },
             millis_behind_latest={name: one.millis_behind_latest for name, one in by_name.items()},
+            late_records=sum((late or {}).values()),
+            late_records_by_shard={str(key): count for key, count in (late or {}).items()},
             **others,
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -38,12 +39,15 @@ class Query:
         clock: measures how far the service's clock is ahead.
         guard: removes stream consumers when this process is gone; ``None`` if there are none. All
             sessions share it, because the consumers are still needed between two of them.
+        late: how many records of each shard were handed out long after others that are younger; it
+            goes on from one session to the next.
     """
 
     properties: Properties
     parallelism: int
     clock: ServiceClock
     guard: ConsumerGuard | None
+    late: Counter[ShardKey] = field(factory=Counter)
 
 
 @frozen(kw_only=True, eq=False)

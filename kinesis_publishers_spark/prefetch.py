@@ -19,7 +19,7 @@ from kinesis_publishers import (
     ShardKey,
     ShardStatus,
 )
-from kinesis_publishers.config import Alignment, PendingConfig, PollingConfig, SparkConfig
+from kinesis_publishers.config import PendingConfig, SparkConfig
 from kinesis_publishers.event_loop import EventLoopThread
 from kinesis_publishers.readers import publisher_factory_class
 from kinesis_publishers_spark.alignment import AlignedShards
@@ -87,13 +87,7 @@ class PrefetchSession(Session, DeliverySink):
             records=max(1, pending.max_records // 2), payload_bytes=max(1, pending.max_bytes // 2)
         )
         self.waiting = WaitingChunks()
-        is_aligned = spark.alignment is Alignment.ARRIVAL
-        self.aligned = AlignedShards(
-            query.clock,
-            spark.alignment_patience_seconds if is_aligned else None,
-            PollingConfig.from_properties(query.properties).interval_seconds,
-            self._note_instant,
-        )
+        self.aligned = AlignedShards(query, self._note_instant)
         factory = publisher_factory_class(query.properties)
         self._has_arrivals = factory.subscribes or factory.reads_ranges
         self._is_dirty = False
@@ -378,6 +372,9 @@ class PrefetchSession(Session, DeliverySink):
             self._clock.now(),
             buffered_records=self.waiting.records,
             buffered_bytes=self.waiting.payload_bytes,
+            late=self._query.late,
+            held_back_shards=len(self.aligned.lost),
+            aligned_until=self.aligned.aligned_until_millis,
         )
 
     def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:

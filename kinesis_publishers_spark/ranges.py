@@ -189,7 +189,8 @@ class RangeSession(Session):
         if self._thread is None:
             return None
         finder = self._thread.value
-        return Lag.of(finder.statuses, finder.waiting_since | planned, self._clock.now())
+        waiting, now = finder.waiting_since | planned, self._clock.now()
+        return Lag.of(finder.statuses, waiting, now, late=self._query.late)
 
     def close(self) -> None:
         if self._thread is not None:

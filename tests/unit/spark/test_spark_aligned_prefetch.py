@@ -118,10 +118,10 @@ class Simulation:
         }
         clock = ServiceClock.around(self.world.clock)
         self.catches_up = catches_up
-        query = Query(
+        self.query = Query(
             properties=Properties.parse(properties), parallelism=2, clock=clock, guard=None
         )
-        self.session = PrefetchSession(query, Offset(), clock.now() if catches_up else None)
+        self.session = PrefetchSession(self.query, Offset(), clock.now() if catches_up else None)
         self.world.sink = self.session
         self.handed: defaultdict[str, list[str]] = defaultdict(list)
 
@@ -245,6 +245,6 @@ async def test_the_others_go_on_without_a_shard_that_refuses_for_too_long() -> N
     await simulation.run([], BatchLimit())
     (event,) = simulation.world.events_of(ShardLeftBehind)
     # What was left out came late, and is counted: all but the first page.
-    late = dict(simulation.session.aligned.late)
+    late = dict(simulation.query.late)
     assert str(event).startswith("orders/shardId-000000000002 cannot be read, 6")
     assert late == {event.shard: 8}
