@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from kinesis_publishers_spark.offsets import OFFSET_VERSION
 from tests.integration.spark.spark_harness import FROM_THE_START, MOSTLY_PREFETCH, numbered, numbers
 
 if TYPE_CHECKING:
@@ -169,7 +171,7 @@ def test_progress_names_stream_planner_and_lag_also_when_there_is_nothing_new(
         assert lag["shards"] == 4
         assert lag["maxLagMillis"] >= 0
         assert lag["maxMillisBehindLatest"] >= 0
-        assert json.loads(source.endOffset)["version"] == 1
+        assert json.loads(source.endOffset)["version"] == OFFSET_VERSION
         assert "millisBehindLatest" not in source.endOffset
 
 
@@ -193,5 +195,5 @@ def make_last_offset_newer(checkpoint: Path) -> None:
     log = checkpoint / "offsets"
     last = max((one for one in log.iterdir() if one.name.isdigit()), key=lambda one: int(one.name))
     *head, offset = last.read_text().splitlines()
-    last.write_text("\n".join([*head, offset.replace('"version": 1', '"version": 99')]))
+    last.write_text("\n".join([*head, re.sub(r'"version": \d+', '"version": 99', offset)]))
     (log / f".{last.name}.crc").unlink()
