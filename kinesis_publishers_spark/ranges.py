@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy, SparkConfig
+from kinesis_publishers.config import (
+    Alignment,
+    RegistrationConfig,
+    RegistrationStrategy,
+    SparkConfig,
+)
 from kinesis_publishers.event_loop import OpenInThread
 from kinesis_publishers.readers import (
     ConsumerGuard,
@@ -54,6 +59,8 @@ class RangeSession(Session):
         self._portion = Portion(most_bytes=most_bytes)
         self._target_seconds = config.target_batch_seconds
         self._most_records = config.max_records_per_partition
+        is_aligned = config.alignment is Alignment.ARRIVAL
+        self._patience_seconds = config.alignment_patience_seconds if is_aligned else None
         # The size of the last micro-batch, and since when Spark works on it.
         self._at_work: tuple[int, float] | None = None
 
@@ -71,6 +78,7 @@ class RangeSession(Session):
             properties,
             resume=self._resume,
             piece_records=self._most_records if cuts else None,
+            patience_seconds=self._patience_seconds,
             clock=self._clock,
         ) as finder:
             await finder.prepare()
@@ -190,7 +198,15 @@ class RangeSession(Session):
             return None
         finder = self._thread.value
         waiting, now = finder.waiting_since | planned, self._clock.now()
-        return Lag.of(finder.statuses, waiting, now, late=self._query.late)
+        until = finder.rounds.aligned_until
+        return Lag.of(
+            finder.statuses,
+            waiting,
+            now,
+            late=self._query.late,
+            held_back_shards=len(finder.rounds.lost),
+            aligned_until=None if until is None else round(until.timestamp() * 1000),
+        )
 
     def close(self) -> None:
         if self._thread is not None:

@@ -15,7 +15,8 @@ from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, ShardStatus
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import ShardKey, StartingPosition, StreamProgress
-from kinesis_publishers.readers.range_ends.rules import Portion, shares
+from kinesis_publishers.readers.range_ends.rounds import Counts, Rounds
+from kinesis_publishers.readers.range_ends.rules import Portion
 from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting
 from kinesis_publishers.readers.range_ends.shard_probe import ShardProbe
 from kinesis_publishers.readers.shard_table import ShardTable
@@ -24,14 +25,12 @@ from kinesis_publishers.tasks import TaskScope
 #: The ends of the ranges that one round found; shards with nothing new are left out.
 Ends: TypeAlias = dict[ShardKey, RangeEnd]
 
-# What is counted of a shard at once: the first is the most that GetRecords returns (AWS limits).
-_MOST_RECORDS = 10_000
-_FEWEST_RECORDS = 100
 # How many shards are looked at together.
 _LOOKS_AT_ONCE = 64
 # At most two of the five calls a second that a shard allows are spent on looking: the others are
 # for reading, which is done elsewhere and does not know of it.
 _LOOK_INTERVAL_SECONDS = 0.5
+_TIP_LASTS_SECONDS = 1.5
 # Looks at all shards together: a thousand idle ones must not keep the driver busy.
 _LOOKS_PER_SECOND = 400
 _LEAST = Portion()
@@ -52,6 +51,11 @@ class KinesisRangeFinder:
             begin at the configured initial position.
         piece_records: into pieces of about how many user records several tasks may cut a large
             range; ``None`` if they are not to cut any, which costs no look.
+        patience_seconds: how long a shard that cannot be read holds the others back; ``None`` if
+            the shards do not stay together in time.
+
+    Attributes:
+        rounds: chooses what each round has of each shard.
     """
 
     def __init__(
@@ -60,9 +64,16 @@ class KinesisRangeFinder:
         *,
         resume: Mapping[str, StreamProgress] | None = None,
         piece_records: int | None = None,
+        patience_seconds: float | None = None,
     ) -> None:
         self._services = services
         self._piece_records = piece_records
+        self.rounds = Rounds(
+            services.clock,
+            self._for_each,
+            parents_first=services.discovery.config.parents_first,
+            patience_seconds=patience_seconds,
+        )
         self._shards = ShardTable(services, resume)
         self._probes: dict[ShardKey, ShardProbe] = {}
         self._next_discovery = 0.0
@@ -71,7 +82,6 @@ class KinesisRangeFinder:
         # When the listing was asked for, by the service's clock.
         self._listed_at = datetime.min.replace(tzinfo=UTC)
         self._next_round = float("-inf")
-        self._first_served = 0
 
     @classmethod
     @asynccontextmanager
@@ -81,6 +91,7 @@ class KinesisRangeFinder:
         *,
         resume: Mapping[str, StreamProgress] | None = None,
         piece_records: int | None = None,
+        patience_seconds: float | None = None,
         events: EventSink | None = None,
         clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
@@ -90,7 +101,12 @@ class KinesisRangeFinder:
             ConfigError: the properties cannot work; every problem is named.
         """
         async with open_services(properties, events=events, clock=clock) as services:
-            yield cls(services, resume=resume, piece_records=piece_records)
+            yield cls(
+                services,
+                resume=resume,
+                piece_records=piece_records,
+                patience_seconds=patience_seconds,
+            )
 
     @property
     def progress(self) -> dict[str, StreamProgress]:
@@ -105,7 +121,7 @@ class KinesisRangeFinder:
     @property
     def waiting_since(self) -> dict[ShardKey, datetime]:
         """When the first record of a shard arrived that was found and is in no range yet."""
-        found = {key: probe.waiting_since for key, probe in self._probes.items()}
+        found = {key: probe.seen.waiting_since for key, probe in self._probes.items()}
         return {key: instant for key, instant in found.items() if instant is not None}
 
     async def prepare(self) -> None:
@@ -118,17 +134,18 @@ class KinesisRangeFinder:
     async def find(
         self, limit: ReadLimit, portion: Portion = _LEAST, *, until: datetime | None = None
     ) -> Ends:
-        """Return what may be read now, within ``limit``; a lagging shard is not read in one go.
+        """Return what may be read now, within ``limit``; what lags is not read in one go.
 
-        Without a limit a look costs at most one GetShardIterator and one small GetRecords per
-        shard, and up to two more of each where a busy shard has fallen silent. With one, the
-        records are counted, which costs their bytes once more.
+        Aligned shards are read to one instant: what is left in any of them arrived later. Without a
+        limit that costs at most one GetShardIterator and one small GetRecords per shard, and some
+        more of each where a busy shard has fallen silent. With one, the records are counted, which
+        costs their bytes once more.
 
         Args:
             limit: the most that all ranges may have together.
             portion: about how much that is of shards that lag, without a limit.
-            until: look only at shards in which something that arrived before this instant may be
-                unread (Trigger.AvailableNow).
+            until: shards that are not aligned are looked at only while something that arrived
+                before this instant may be unread (Trigger.AvailableNow).
         """
         if self._services.clock.monotonic() < self._next_round:
             return {}
@@ -146,25 +163,21 @@ class KinesisRangeFinder:
 
     async def _find(self, limit: ReadLimit, portion: Portion, until: datetime | None) -> Ends:
         await self._discover_if_due(until)
-        probes = self._due_probes(until)
-        behind = sum(probe.is_behind for probe in self._probes.values())
-        share = portion.share(behind or len(self._probes))
-        if not limit.is_unlimited:
-            count = len(probes)
-            await self._for_each(
-                probes, lambda probe: probe.count(_records_to_count(limit, count, probe))
-            )
-        elif until is None:
-            await self._for_each(probes, lambda probe: probe.look(share))
-        else:
-            await self._for_each(probes, lambda probe: probe.look_for_tip(until, share))
-        if sum(probe.waiting_records for probe in self._probes.values()) < limit.min_records:
+        # Shards that stay together are all looked at: those that lag come to where they are.
+        due = self._due_probes(None if self.rounds.is_aligned else until)
+        if until is not None and self.is_caught_up(until):
+            return {}
+        # Where a shard begins says when, and how fast it is written to.
+        await self._for_each([one for one in due if not one.is_anchored], ShardProbe.anchor)
+        probes = list(self._probes.values())
+        counts = await self.rounds.find(probes, due, limit, portion)
+        if sum(probe.waiting_records for probe in probes) < limit.min_records:
             self._next_round = self._services.clock.monotonic() + _LOOK_INTERVAL_SECONDS
             return {}
-        found = await self._take_within(limit)
-        if not found:
+        ends = await self._take(counts)
+        if not ends:
             self._pause()
-        return found
+        return ends
 
     async def find_tip(self) -> Ends:
         """Return everything that is there now, however much it is."""
@@ -173,8 +186,9 @@ class KinesisRangeFinder:
     async def _find_tip(self) -> Ends:
         now = self._services.clock.now()
         await self._discover_if_due()
-        await self._for_each(self._startable_probes(), lambda probe: probe.reach_tip(now))
-        return await self._take_within(ReadLimit())
+        probes = self._startable_probes()
+        await self._for_each(probes, lambda probe: probe.reach_tip(now))
+        return await self._take({one.shard.key: None for one in probes})
 
     def is_caught_up(self, until: datetime) -> bool:
         """Say whether everything that arrived before ``until`` is in ranges.
@@ -209,11 +223,14 @@ class KinesisRangeFinder:
         before, self._probes = self._probes, {}
         services = self._services
         shared = services.polling.create, services.clock, services.aggregates, self._piece_records
-        for shard in self._shards.startable():
+        startable = self._shards.startable()
+        # With many shards each is asked less often.
+        tip_lasts = timedelta(seconds=max(_TIP_LASTS_SECONDS, 3 * _look_interval(len(startable))))
+        for shard in startable:
             probe = before.get(shard.key)
             if probe is None:
                 probe = ShardProbe(shard, Sighting(self._shards.progress[shard.key]), *shared)
-            probe.shard = shard
+            probe.shard, probe.tip_lasts = shard, tip_lasts
             self._probes[shard.key] = probe
         return list(self._probes.values())
 
@@ -280,17 +297,13 @@ class KinesisRangeFinder:
                 if await missing.has_left(error, probe.progress):
                     return probe.give_up()
 
-    async def _take_within(self, limit: ReadLimit) -> Ends:
-        probes = [probe for probe in self._probes.values() if probe.has_news]
-        if not probes:
-            return {}
-        counts = shares([probe.waiting for probe in probes], limit, first=self._first_served)
-        self._first_served = (self._first_served + 1) % len(probes)
+    async def _take(self, counts: Counts) -> Ends:
         ends: Ends = {}
         check, now = self._services.data_loss.check_beginning, self._services.clock.now()
         # All at once: shards that are far behind share the question for the retention.
         async with TaskScope() as scope:
-            for probe, count in zip(probes, counts, strict=True):
+            for key, count in counts.items():
+                probe = self._probes[key]
                 shard, before = probe.shard, probe.progress
                 end = probe.take(count)
                 if end is None:
@@ -299,22 +312,11 @@ class KinesisRangeFinder:
                 if end.first is not None:
                     checking = check(shard, before, now, end.first, end.first_arrival)
                     scope.spawn(checking, name=f"check the beginning of {shard}")
-                ends[shard.key] = end
-                self._shards.progress[shard.key] = end.progress
+                ends[key] = end
+                self._shards.progress[key] = end.progress
         self._is_listing_stale |= any(end.progress.is_ended for end in ends.values())
         return ends
 
 
 def _look_interval(shards: int) -> float:
     return max(_LOOK_INTERVAL_SECONDS, shards / _LOOKS_PER_SECOND)
-
-
-def _records_to_count(limit: ReadLimit, shards: int, probe: ShardProbe) -> int:
-    """Return how many records of a shard to look at, so that the limit can be used up."""
-    wanted = _MOST_RECORDS
-    if limit.records is not None:
-        wanted = min(wanted, limit.records)
-    if limit.payload_bytes is not None:
-        wanted = min(wanted, int(limit.payload_bytes / probe.record_bytes))
-    # Twice an even share: a shard with much gets what one with little leaves.
-    return min(_MOST_RECORDS, max(_FEWEST_RECORDS, 2 * wanted // shards))

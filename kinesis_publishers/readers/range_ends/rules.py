@@ -1,4 +1,4 @@
-"""Where to look for the end of a range, and how shards share a limit: pure functions."""
+"""Where to look for the ends of ranges, and how large a portion of a backlog is. Pure."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from attrs import astuple, evolve, frozen
+from attrs import astuple, define, evolve, field, frozen
 
-from kinesis_publishers.engine.alignment import ReadLimit, Weight
-from kinesis_publishers.model import ShardProgress
+from kinesis_publishers.engine.alignment import Weight
 
 # Records that arrive while the service answers, or whose arrival times are not in order, are found
 # by the next look: the closer to now, the more often a look finds nothing.
-_BEHIND_NOW = timedelta(milliseconds=200)
+BEHIND_NOW = timedelta(milliseconds=200)
 # A look costs a shard's quota and the driver's time: so much at most, by the records seen so far.
 _TAIL_RECORDS = 100
 _TAIL_BYTES = 256 * 1024
 _JUMP_RECORDS = 10
-# The end of a burst is read, and so fetched twice, where it is less than this: to divide it further
-# would take more rounds, each of which is a micro-batch.
+# So much is fetched twice, by the driver and by an executor, to see how large a burst is, or to
+# find the last record before a silence.
 _REST_BYTES = 1024 * 1024
 # A range of a shard that lags has about so much at least: for less, a micro-batch costs too much.
 _RANGE_BYTES = 32 * 1024 * 1024
@@ -33,14 +32,16 @@ _HEADWAY = 2.0
 _HEADWAY_SECONDS = 60.0
 # What a producer can write to one shard (AWS service limits).
 _SHARD_BYTES_PER_SECOND = 1024 * 1024
-# Arrival times have no parts of a millisecond: what comes within less is not divided by them.
-_INSTANT = timedelta(milliseconds=1)
-_NARROW = 2 * _INSTANT
+# Arrival times have no parts of a millisecond.
+INSTANT = timedelta(milliseconds=1)
 # The most that GetRecords returns (AWS service limits): a piece of a range is not less. And tasks
 # that read one shard share five calls and 2 MB a second.
 _PAGE_RECORDS = 10_000
 _PAGE_BYTES = 10 * 1024 * 1024
 _MOST_PIECES = 4
+# A shard allows five new iterators a second (AWS service limits), and its readers need some.
+_JUMPS_AT_ONCE = 5.0
+_JUMPS_PER_SECOND = 3.0
 # How much the latest sample counts.
 _WEIGHT = 0.3
 
@@ -70,7 +71,12 @@ def sampled(before: Sample | None, weights: Sequence[Weight], *, seconds: float)
         user_record_bytes=max(1.0, size / max(1, count)),
     )
     pairs = zip(astuple(before or fresh), astuple(fresh), strict=True)
-    return Sample(*(old + _WEIGHT * (new - old) for old, new in pairs))
+    return Sample(*(_averaged(old, new) for old, new in pairs))
+
+
+def _averaged(old: float, new: float) -> float:
+    """Follow a rise at once and a fall by orders of magnitude: a burst tells too high a rate."""
+    return old + _WEIGHT * (new - old) if new > old else old * (new / old) ** _WEIGHT
 
 
 @frozen(kw_only=True)
@@ -105,99 +111,89 @@ class Portion:
         return evolve(following, payload_bytes=target)
 
 
-def reach_seconds(sample: Sample | None, share: Portion) -> float:
-    """Return how much of a shard's time a range without other limits may cover."""
-    rate = _SHARD_BYTES_PER_SECOND if sample is None else sample.bytes_per_second
-    worth = max(_RANGE_BYTES, share.payload_bytes)
-    return max(share.least_seconds, min(worth, share.most_bytes) / rate)
+@frozen
+class Place:
+    """Where a shard stands that lags, and how fast it is written to.
 
-
-def latest_end(
-    progress: ShardProgress, now: datetime, sample: Sample | None, share: Portion | None
-) -> datetime:
-    """Return the instant around which a range ends at the latest.
-
-    Args:
-        progress: how far the shard is read.
-        now: the present.
+    Attributes:
+        instant: all that arrived before it is in ranges.
         sample: what the records that were seen say.
-        share: how much the range may be of a shard that lags; ``None`` for all of it.
     """
-    latest = now - _BEHIND_NOW
-    if share is not None and progress.as_of is not None:
-        latest = min(latest, progress.as_of + timedelta(seconds=reach_seconds(sample, share)))
-    return latest
+
+    instant: datetime
+    sample: Sample | None
 
 
-def jump_target(
-    progress: ShardProgress,
-    latest: datetime,
-    nothing_since: datetime | None = None,
-    *,
-    misses: int = 0,
-) -> datetime | None:
-    """Return the instant at which to look for a record, ``None`` to read on from the position.
+def portion_end(places: Sequence[Place], portion: Portion) -> datetime:
+    """Return the instant up to which the shards together have about one portion.
 
-    Args:
-        progress: how far the shard is read.
-        latest: where the range may end.
-        nothing_since: an instant after which nothing had arrived.
-        misses: how many jumps in a row have found nothing: a burst may be over in no time.
+    It is in whole milliseconds, and later than the first of ``places``, of which there is one.
     """
-    # A range whose beginning is no record yet must name its first one: a replay checks it.
-    if progress.processed is None or progress.as_of is None:
-        return None
-    target = latest
-    if is_narrow(progress, nothing_since):
-        return None
-    if is_divisible(progress, nothing_since):
-        step = _gap(progress, nothing_since) / 2 ** (1 + 2 * misses)
-        target = min(target, progress.as_of + max(step, _INSTANT))
-    return target if target > progress.as_of else None
+    rates = sorted(
+        (
+            one.instant,
+            _SHARD_BYTES_PER_SECOND if one.sample is None else one.sample.bytes_per_second,
+        )
+        for one in places
+    )
+    worth = max(_RANGE_BYTES * len(places), portion.payload_bytes)
+    left = min(worth, portion.most_bytes)
+    first = reached = rates[0][0]
+    rate = 0.0
+    for instant, bytes_per_second in rates:
+        filled = rate * (instant - reached).total_seconds()
+        if filled >= left:
+            break
+        left, rate, reached = left - filled, rate + bytes_per_second, instant
+    # Further than any retention nothing has to be reached.
+    seconds = min(left / rate, _LONGEST_SECONDS)
+    end = max(
+        reached + timedelta(seconds=seconds), first + timedelta(seconds=portion.least_seconds)
+    )
+    return max(whole_millisecond(end), first + INSTANT)
 
 
-def is_narrow(progress: ShardProgress, nothing_since: datetime | None) -> bool:
-    """Say whether instants no longer divide what came before ``nothing_since``."""
-    return timedelta(0) < _gap(progress, nothing_since) < _NARROW
+_LONGEST_SECONDS = 400 * 86_400.0
 
 
-def is_divisible(progress: ShardProgress, nothing_since: datetime | None) -> bool:
-    """Say whether they do."""
-    return _gap(progress, nothing_since) >= _NARROW
-
-
-def rest_limit(
-    sample: Sample | None, progress: ShardProgress, nothing_since: datetime | None
-) -> int | None:
-    """Return how many records of what came before ``nothing_since`` to read; ``None`` to jump."""
-    if sample is None:
-        return None
-    most = _gap(progress, nothing_since).total_seconds() * sample.bytes_per_second
-    return max(1, int(_REST_BYTES / sample.record_bytes)) if most <= _REST_BYTES else None
-
-
-def _gap(progress: ShardProgress, until: datetime | None) -> timedelta:
-    return timedelta(0) if until is None or progress.as_of is None else until - progress.as_of
-
-
-def is_within_reach(
-    progress: ShardProgress, now: datetime, sample: Sample | None, share: Portion | None
-) -> bool:
-    """Say whether everything that is left of a closed shard may be in one range."""
-    # As for a jump; and what is unread has no age.
-    if progress.processed is None or progress.as_of is None:
-        return False
-    if share is None:
-        return True
-    return progress.as_of + timedelta(seconds=reach_seconds(sample, share)) >= now
+def whole_millisecond(instant: datetime) -> datetime:
+    """Return the instant without parts of a millisecond, which is how instants travel."""
+    return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
 
 
 def tail_limit(sample: Sample | None, *, is_jump: bool = False) -> int:
     """Return the Limit of a look."""
     most = _JUMP_RECORDS if is_jump else _TAIL_RECORDS
+    return max(1, min(most, rest_limit(sample, _TAIL_BYTES)))
+
+
+def rest_limit(sample: Sample | None, payload_bytes: int = _REST_BYTES) -> int:
+    """Return how many records have about so many bytes; as many as a page has if nothing tells."""
     if sample is None:
-        return most
-    return max(1, min(most, int(_TAIL_BYTES / sample.record_bytes)))
+        return _PAGE_RECORDS
+    return max(1, min(_PAGE_RECORDS, int(payload_bytes / sample.record_bytes)))
+
+
+def expected_records(sample: Sample | None, seconds: float) -> int:
+    """Return how many records to ask for where so long a time is left; enough, mostly."""
+    if sample is None:
+        return _TAIL_RECORDS
+    expected = 2 * seconds * sample.bytes_per_second / sample.record_bytes
+    return int(min(_PAGE_RECORDS, max(_TAIL_RECORDS, expected)))
+
+
+def is_little(sample: Sample | None, seconds: float, *, records: int | None = None) -> bool:
+    """Say whether so long a time is likely to have little: what one look of its rest reads.
+
+    Args:
+        records: fewer than so many, in addition.
+    """
+    if sample is None:
+        return seconds <= 1.0
+    expected = seconds * sample.bytes_per_second
+    return expected <= _REST_BYTES and (
+        records is None or expected <= records * sample.record_bytes
+    )
 
 
 def is_small_tail(records: int, payload_bytes: int) -> bool:
@@ -205,19 +201,14 @@ def is_small_tail(records: int, payload_bytes: int) -> bool:
     return records <= _TAIL_RECORDS // 2 and payload_bytes <= _TAIL_BYTES // 2
 
 
-def expected_bytes(
-    sample: Sample | None, begin: datetime | None, end: ShardProgress, now: datetime
-) -> int:
+def expected_bytes(sample: Sample | None, begin: datetime | None, until: datetime | None) -> int:
     """Return about how large a range is that was not seen, 0 if nothing tells.
 
-    Its first record, or the last one before it, arrived at ``begin``.
+    Its first record, or the last one before it, arrived at ``begin``, and the last before
+    ``until``.
     """
-    if sample is None or begin is None:
+    if sample is None or begin is None or until is None:
         return 0
-    # What is left of a closed shard ends at an unknown record: its age is that of the beginning.
-    until = end.as_of or now
-    if end.is_ended and until <= begin:
-        until = now
     return int(max(0.0, (until - begin).total_seconds()) * sample.bytes_per_second)
 
 
@@ -232,55 +223,18 @@ def cut_instants(
     return [begin + timedelta(seconds=seconds * n / pieces) for n in range(1, pieces)]
 
 
-class _Budget:
-    def __init__(self, limit: ReadLimit) -> None:
-        self.records = math.inf if limit.records is None else limit.records
-        self.payload_bytes = math.inf if limit.payload_bytes is None else limit.payload_bytes
-        self._is_untouched = True
+@define
+class JumpBudget:
+    """How often a shard may be jumped into: each jump is a GetShardIterator."""
 
-    def take(self, weights: Sequence[Weight], most: int) -> int:
-        """Return how many of these fit, at most ``most``; they count from now on."""
-        count = 0
-        for weight in weights[:most]:
-            fits = self.records >= weight.records and self.payload_bytes >= weight.payload_bytes
-            # One that alone exceeds the limit goes through, alone: otherwise nothing ever would.
-            if not (fits or self._is_untouched):
-                break
-            self._is_untouched = False
-            self.records -= weight.records
-            self.payload_bytes -= weight.payload_bytes
-            count += 1
-        return count
+    _left: float = field(default=0.0, init=False)
+    _counted_at: float = field(default=-math.inf, init=False)
 
-
-def shares(weights: Sequence[Sequence[Weight]], limit: ReadLimit, *, first: int = 0) -> list[int]:
-    """Return how many Kinesis records of each shard are admitted: evenly, then what is left.
-
-    Args:
-        weights: per shard, what the records that wait count for, in their order.
-        limit: the limit for all of them together; it holds to the record.
-        first: which shard is served first. Changing it from round to round lets every shard
-            have its turn, however small the limit.
-    """
-    count = len(weights)
-    order = [(first + step) % count for step in range(count)] if count else []
-    admitted = [0] * count
-    budget = _Budget(limit)
-    even, even_bytes = max(1, budget.records / max(1, count)), budget.payload_bytes / max(1, count)
-    for index in order:
-        most = _even_share(weights[index], even, even_bytes)
-        admitted[index] = budget.take(weights[index], most)
-    for index in order:
-        rest = weights[index][admitted[index] :]
-        admitted[index] += budget.take(rest, len(rest))
-    return admitted
-
-
-def _even_share(weights: Sequence[Weight], records: float, payload_bytes: float) -> int:
-    total_records = total_bytes = 0
-    for index, weight in enumerate(weights):
-        total_records += weight.records
-        total_bytes += weight.payload_bytes
-        if total_records > records or total_bytes > payload_bytes:
-            return max(1, index)
-    return len(weights)
+    def take(self, now: float, *, keep: int = 0) -> bool:
+        """Take one jump, if ``keep`` more are left; ``now`` is on the monotonic clock."""
+        self._left = min(_JUMPS_AT_ONCE, self._left + _JUMPS_PER_SECOND * (now - self._counted_at))
+        self._counted_at = now
+        if self._left < 1 + keep:
+            return False
+        self._left -= 1.0
+        return True

@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 
 from attrs import define, evolve, field, frozen
 
-from kinesis_publishers.engine.alignment import Weight
+from kinesis_publishers.engine.alignment import Lane, Weight
 from kinesis_publishers.model import (
     RangeSize,
     RecordBatch,
     SequenceNumber,
     ShardProgress,
     ShardRange,
+    StartingPosition,
     resume_after,
 )
 from kinesis_publishers.readers.range_ends.rules import (
@@ -68,12 +69,10 @@ class RangeEnd:
             )
         return pieces
 
-    def guessed(
-        self, sample: Sample | None, begun: datetime | None, now: datetime, *, is_dense: bool
-    ) -> RangeEnd:
+    def guessed(self, sample: Sample | None, begun: datetime | None, *, is_dense: bool) -> RangeEnd:
         """Return the end with the sizes that are likely of a range that began then."""
         assert self.size is not None, "the sighting says what it has seen"
-        expected = expected_bytes(sample, begun, self.progress, now)
+        expected = expected_bytes(sample, begun, self.progress.as_of)
         sample, records = sample or NO_SAMPLE, None
         if is_dense:
             # Nothing tells how many come at one instant.
@@ -86,163 +85,182 @@ class RangeEnd:
             payload_bytes=expected,
             size=evolve(self.size, records=records),
             user_records=int(expected / sample.user_record_bytes),
-            cuts=tuple(cut.guessed(sample, begun, now, is_dense=is_dense) for cut in self.cuts),
+            cuts=tuple(cut.guessed(sample, begun, is_dense=is_dense) for cut in self.cuts),
         )
 
 
 @define(eq=False)
 class Sighting:
-    """Records that follow a place in a shard, all of them or with a gap before the last ones."""
+    """Records that follow a place in a shard: all of them, or those behind a gap."""
 
     #: How far ranges were made.
     start: ShardProgress
     has_ended: bool = field(default=False, init=False)
-    _is_gap: bool = field(default=False, init=False)
-    # What was seen behind the gap.
-    _seen_since: datetime | None = field(default=None, init=False)
-    _seen_records: int = field(default=0, init=False)
+    #: All that is in the gap arrived before this instant; ``None`` without a gap.
+    gap_until: datetime | None = field(default=None, init=False)
+    # The first record, and when it arrived, if it is in front of the gap; and the last one there.
     _first: SequenceNumber | None = field(default=None, init=False)
-    _last: SequenceNumber | None = field(default=None, init=False)
     _first_arrival: datetime | None = field(default=None, init=False)
-    _last_arrival: datetime | None = field(default=None, init=False)
-    # One entry per record, unless there is a gap.
+    _last_in_front: SequenceNumber | None = field(default=None, init=False)
+    # One entry per record behind the gap; without one, behind the start.
     _numbers: list[str] = field(factory=list, init=False)
     _weights: list[Weight] = field(factory=list, init=False)
     _arrivals: list[float] = field(factory=list, init=False)
+    _latest: datetime | None = field(default=None, init=False)
     _cuts: list[RangeEnd] = field(factory=list, init=False)
 
     def __bool__(self) -> bool:
-        return self._last is not None or self.has_ended
+        return bool(self._numbers) or self.gap_until is not None or self.has_ended
 
     @property
     def needs_cuts(self) -> bool:
         """Whether there is a gap of which nothing was looked at."""
-        return self._is_gap and not self._cuts
+        return self.gap_until is not None and not self._cuts
 
     @property
-    def weights(self) -> Sequence[Weight]:
-        """What each record counts for; nothing if there is a gap."""
-        return self._weights
+    def lane(self) -> Lane:
+        """The records behind the gap; without one, behind the start."""
+        return Lane(self._arrivals, self._weights)
 
     @property
-    def reached(self) -> ShardProgress:
-        """How far the shard is read once all of this is in a range."""
-        if self._last is None:
-            return self.start
-        instants = (self.start.as_of, self._last_arrival)
-        return ShardProgress(position=resume_after(self._last), as_of=_latest(*instants))
+    def latest_arrival(self) -> datetime | None:
+        """The latest arrival of what was seen or is in ranges; ``None`` if nothing tells."""
+        return _latest(self.start.as_of, self._latest)
 
     @property
-    def end(self) -> ShardProgress:
-        """The same, with the end of the shard if that is in it."""
-        return self.reached.ended() if self.has_ended else self.reached
+    def last(self) -> SequenceNumber | None:
+        """The last record that was seen, or is in ranges."""
+        if self._numbers:
+            return SequenceNumber(self._numbers[-1])
+        return self._last_in_front or self.start.processed
+
+    @property
+    def resume(self) -> StartingPosition:
+        """Where to read on."""
+        if not self._numbers and self._last_in_front is None:
+            return self.start.position
+        assert self.last is not None
+        return resume_after(self.last)
+
+    @property
+    def first_arrival(self) -> datetime | None:
+        """When the first of this arrived, if it was seen."""
+        if self.gap_until is None and self._arrivals:
+            return _instant_of(self._arrivals[0])
+        return self._first_arrival
 
     @property
     def begun(self) -> datetime | None:
         """When the first of this arrived, or what came before it; ``None`` if nothing tells."""
-        return self.start.as_of or self._first_arrival
+        return self.start.as_of or self.first_arrival
 
     @property
     def waiting_since(self) -> datetime | None:
         """When the first of this arrived; ``None`` if there is nothing, or nothing tells."""
-        return (self._first_arrival or self.start.as_of) if self else None
+        return (self.first_arrival or self.start.as_of) if self else None
+
+    def reaches(self, instant: datetime) -> bool:
+        """Say whether a record shows that all that arrived before ``instant`` precedes it."""
+        if self.gap_until == instant:
+            return True
+        return self._latest is not None and self._latest >= instant
 
     def add(self, fresh: RecordBatch, counts: Sequence[int]) -> None:
         """Add records that directly follow what was seen; each counts for so many deliveries."""
-        if not len(fresh):
-            return
-        if self._last is None:
-            self._first = fresh.first_sequence_number
-            self._first_arrival = _instant_of(fresh.arrival_epoch_seconds[0])
-        self._seen_records += len(fresh)
-        self._last = fresh.last_sequence_number
-        self._last_arrival = _latest(self._last_arrival, fresh.last_arrival)
-        if not self._is_gap:
-            self._numbers += fresh.sequence_numbers
-            self._weights += map(Weight, map(len, fresh.payloads), counts)
-            self._arrivals += fresh.arrival_epoch_seconds
+        self._numbers += fresh.sequence_numbers
+        self._weights += map(Weight, map(len, fresh.payloads), counts)
+        self._arrivals += fresh.arrival_epoch_seconds
+        self._latest = _latest(self._latest, fresh.last_arrival)
 
-    def leap_to(self, fresh: RecordBatch, since: datetime) -> None:
+    def leap_to(self, fresh: RecordBatch, counts: Sequence[int], since: datetime) -> None:
         """Add the first records since an instant: there is a gap before them."""
-        first, arrival = self._first, self._first_arrival
-        self._open_gap()
-        self._seen_since = since
-        self.add(fresh, ())
-        self._first, self._first_arrival = first, arrival
-
-    def leap_to_end(self) -> None:
-        """Add everything up to the end of the shard, without knowing what that is."""
-        self._open_gap()
-        self._last = self._last_arrival = None
-        self.has_ended = True
+        self._open_gap(since)
+        self.add(fresh, counts)
 
     def cut(self, page: RecordBatch, since: datetime) -> None:
         """Note the first record since an instant, if it is in the gap and after earlier cuts."""
         before = self._cuts[-1].progress if self._cuts else self.start
-        after = before.processed if self._cuts else self._first or before.processed
+        after = before.processed if self._cuts else self._last_in_front or before.processed
         number = page.last_sequence_number
         if after is None or number is None or not after < number:
             return
-        # Without a last record, everything up to the end of the shard is in the range.
-        if self._last is None or number < self._last:
+        if not self._numbers or number < SequenceNumber(self._numbers[0]):
             as_of = _latest(before.as_of, page.last_arrival)
             progress = ShardProgress(position=resume_after(number), as_of=as_of)
             size = RangeSize(records=None, seen_since=since, seen_records=len(page))
             self._cuts.append(RangeEnd(progress=progress, size=size))
 
-    def _open_gap(self) -> None:
-        self._is_gap = True
-        self._seen_since, self._seen_records = None, 0
+    def _open_gap(self, until: datetime) -> None:
+        if self.gap_until is None and self._numbers:
+            self._first = SequenceNumber(self._numbers[0])
+            self._first_arrival = _instant_of(self._arrivals[0])
+            self._last_in_front = SequenceNumber(self._numbers[-1])
+        self.gap_until = until
         self._numbers, self._weights, self._arrivals = [], [], []
 
+    def count_before(self, instant: datetime) -> int:
+        """Return how many of the records come before the first one that arrived since then."""
+        limit = instant.timestamp()
+        late = (index for index, arrival in enumerate(self._arrivals) if arrival >= limit)
+        return next(late, len(self._arrivals))
+
+    def has_any_before(self, instant: datetime) -> bool:
+        """Say whether something of this arrived before ``instant``, or is the end of the shard."""
+        is_end = self.has_ended and not self._numbers
+        limit = instant.timestamp()
+        return self.gap_until is not None or is_end or any(one < limit for one in self._arrivals)
+
     def take(self, count: int | None = None) -> tuple[RangeEnd | None, Sighting]:
-        """Make a range of this, or of its first ``count`` records.
+        """Make a range of this, or of the gap and the first ``count`` records behind it.
 
         Returns:
             The end of the range, ``None`` if it would be empty, and what is left.
         """
-        if count is not None and count < len(self._weights):
-            return self._take_some(count) if count else (None, self)
-        if not self:
+        total = len(self._numbers)
+        count = total if count is None else min(count, total)
+        is_whole = count == total
+        if not (count or self.gap_until or (is_whole and self.has_ended)):
             return None, self
-        progress = self.end
-        size = None if self._is_gap else _bytes_of(self._weights)
+        progress = self._progress_at(count)
+        if is_whole and self.has_ended:
+            progress = progress.ended()
+        first, first_arrival = self._first, self._first_arrival
+        if self.gap_until is None and count:
+            first, first_arrival = SequenceNumber(self._numbers[0]), self.first_arrival
+        weights = self._weights[:count]
+        size = RangeSize(records=count)
+        if self.gap_until is not None:
+            # The record that the range ends before has to come, too.
+            size = RangeSize(records=None, seen_since=self.gap_until, seen_records=max(1, count))
         end = RangeEnd(
             progress=progress,
-            first=self._first,
-            first_arrival=self._first_arrival,
-            payload_bytes=size,
-            size=RangeSize(
-                records=None if self._is_gap else len(self._numbers),
-                seen_since=self._seen_since,
-                seen_records=self._seen_records,
-            ),
-            user_records=sum(weight.records for weight in self._weights),
+            first=first,
+            first_arrival=first_arrival,
+            payload_bytes=_bytes_of(weights) if self.gap_until is None else None,
+            size=size,
+            user_records=sum(weight.records for weight in weights),
             cuts=tuple(self._cuts),
         )
-        return end, Sighting(progress)
+        return end, self._rest(progress, count)
 
-    def _take_some(self, count: int) -> tuple[RangeEnd, Sighting]:
-        progress = ShardProgress(
-            position=resume_after(SequenceNumber(self._numbers[count - 1])),
-            as_of=_latest(self.start.as_of, _instant_of(max(self._arrivals[:count]))),
-        )
-        whole, _ = self.take()
-        assert whole is not None, "there are more records than are taken"
-        end = evolve(
-            whole,
-            progress=progress,
-            payload_bytes=_bytes_of(self._weights[:count]),
-            size=RangeSize(records=count),
-            user_records=sum(weight.records for weight in self._weights[:count]),
-        )
+    def _progress_at(self, count: int) -> ShardProgress:
+        if count:
+            latest = _instant_of(max(self._arrivals[:count]))
+            position = resume_after(SequenceNumber(self._numbers[count - 1]))
+            return ShardProgress(position=position, as_of=_latest(self.start.as_of, latest))
+        if not self._numbers:
+            return self.start
+        position = StartingPosition.at(SequenceNumber(self._numbers[0]))
+        return ShardProgress(position=position, as_of=_latest(self.start.as_of, self.gap_until))
+
+    def _rest(self, progress: ShardProgress, count: int) -> Sighting:
         rest = Sighting(progress)
-        rest._first, rest._last = SequenceNumber(self._numbers[count]), self._last
-        rest._first_arrival = _instant_of(self._arrivals[count])
-        rest._last_arrival, rest.has_ended = self._last_arrival, self.has_ended
+        rest.has_ended = self.has_ended and not progress.is_ended
         rest._numbers, rest._weights = self._numbers[count:], self._weights[count:]
         rest._arrivals = self._arrivals[count:]
-        return end, rest
+        if rest._arrivals:
+            rest._latest = _instant_of(max(rest._arrivals))
+        return rest
 
     def renew(self, seen: datetime) -> None:
         """Note that everything that arrived before ``seen`` is in ranges."""

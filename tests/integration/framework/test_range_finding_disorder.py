@@ -70,7 +70,7 @@ class DisorderedQuery(SimulatedWorld):
         assert shard.index_of(one.start) == len(done), "nothing is left out or repeated"
         stop = len(shard.numbers)
         if one.end is not None:
-            stop = shard.numbers.index(int(one.end.sequence_number)) + 1
+            stop = shard.numbers.index(int(one.end.sequence_number)) + (not one.excludes_end)
         else:
             assert shard.is_closed
         done += shard.numbers[len(done) : stop]

@@ -38,7 +38,7 @@ def progress(index: int) -> ShardProgress:
 
 def leap(sighting: Sighting, index: int) -> None:
     found = RECORDS[index]
-    sighting.leap_to(batch_of([found]), found.approximate_arrival_timestamp)
+    sighting.leap_to(batch_of([found]), [1], found.approximate_arrival_timestamp)
 
 
 def cut(sighting: Sighting, index: int) -> None:
@@ -49,8 +49,7 @@ def cut(sighting: Sighting, index: int) -> None:
 def end_of(sighting: Sighting) -> RangeEnd:
     end, _ = sighting.take()
     assert end is not None
-    now = RECORDS[-1].approximate_arrival_timestamp
-    return end.guessed(SAMPLE, sighting.begun, now, is_dense=False)
+    return end.guessed(SAMPLE, sighting.begun, is_dense=False)
 
 
 def test_cuts_are_inside_of_the_range_and_each_comes_after_the_one_before():
@@ -72,15 +71,19 @@ def test_nothing_is_cut_before_the_first_record_that_was_seen():
     assert [one.progress for one in end_of(sighting).cuts] == [progress(50)]
 
 
-def test_what_is_left_of_a_closed_shard_is_cut_anywhere_behind_its_beginning():
+def test_a_range_with_a_gap_ends_before_the_record_that_was_seen_or_after_it():
     sighting = Sighting(progress(10))
-    sighting.leap_to_end()
-    for index in (10, 40, 99):
-        cut(sighting, index)
-    end = end_of(sighting)
-    assert [one.progress for one in end.cuts] == [progress(40), progress(99)]
-    whole = ShardRange(shard=sample_shard().key, start=progress(10).position, end=None)
-    assert [piece.end for piece, _ in end.divided(whole)] == [number(40), number(99), None]
+    leap(sighting, 90)
+    seen_at = RECORDS[90].approximate_arrival_timestamp
+    assert sighting.count_before(seen_at) == 0
+    end, rest = sighting.take(0)
+    assert end.progress == ShardProgress(position=StartingPosition.at(number(90)), as_of=seen_at)
+    assert end.size == RangeSize(records=None, seen_since=seen_at, seen_records=1)
+    last, rest = rest.take()
+    assert (last.progress, last.first) == (progress(90), number(90))
+    assert rest.take() == (None, rest)
+    whole, _ = sighting.take()
+    assert whole.progress == progress(90)
 
 
 def test_a_range_is_divided_where_its_pieces_touch():
@@ -115,7 +118,7 @@ def test_a_range_without_cuts_is_one_piece():
     ((piece, payload_bytes),) = end.divided(whole)
     assert (piece, piece.size, payload_bytes) == (
         whole,
-        RangeSize(records=10, seen_records=10),
+        RangeSize(records=10),
         100,
     )
     assert end.user_records == 30

@@ -1,0 +1,269 @@
+"""Chooses what one round hands out of each shard, so that the shards stay together in time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TypeAlias
+
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.engine.alignment import (
+    Front,
+    Patience,
+    ReadLimit,
+    admit,
+    common_instant,
+)
+from kinesis_publishers.model import ShardKey
+from kinesis_publishers.readers.range_ends.rules import (
+    BEHIND_NOW,
+    INSTANT,
+    Portion,
+    portion_end,
+    whole_millisecond,
+)
+from kinesis_publishers.readers.range_ends.shard_probe import ShardProbe
+
+#: How many of the records that were seen of each shard make its range; ``None`` for all.
+Counts: TypeAlias = "dict[ShardKey, int | None]"
+#: Looks at some shards, at once.
+Look: TypeAlias = (
+    "Callable[[Sequence[ShardProbe], Callable[[ShardProbe], Awaitable[None]]], Awaitable[None]]"
+)
+
+_LOGGER = logging.getLogger(__name__)
+
+# What is counted of a shard at once: the first is the most that GetRecords returns (AWS limits).
+_MOST_RECORDS = 10_000
+_FEWEST_RECORDS = 100
+# A round counts so often: one shard may have most of what the limit allows.
+_COUNTS_PER_ROUND = 4
+# Shards that are further apart than this at the start are mentioned in the log.
+_APART = timedelta(minutes=1)
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_FOREVER = datetime.max.replace(tzinfo=UTC)
+
+
+class Rounds:
+    """Finds the instant of each round, and what arrived before it.
+
+    Args:
+        for_each: looks at shards.
+        parents_first: whether a shard is read when its parents are in earlier rounds.
+        patience_seconds: how long a shard that cannot be read holds the others back; ``None`` if
+            the shards do not stay together.
+
+    Attributes:
+        aligned_until: the instant of the last round.
+        lost: the shards that hold nobody back any more, because they cannot be read.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        for_each: Look,
+        *,
+        parents_first: bool,
+        patience_seconds: float | None,
+    ) -> None:
+        self._clock = clock
+        self._for_each = for_each
+        self._parents_first = parents_first
+        self._patience: Patience[ShardKey] | None = (
+            None if patience_seconds is None else Patience(patience_seconds)
+        )
+        self.aligned_until: datetime | None = None
+        self.lost: set[ShardKey] = set()
+        # The instant of a round that is not complete.
+        self._target: datetime | None = None
+        self._has_compared = False
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether the shards stay together."""
+        return self._patience is not None
+
+    async def find(
+        self,
+        probes: Sequence[ShardProbe],
+        due: Sequence[ShardProbe],
+        limit: ReadLimit,
+        portion: Portion,
+    ) -> Counts:
+        """Return what may be handed out; nothing before it is known of all shards.
+
+        Args:
+            probes: of all shards.
+            due: those that may be looked at.
+            limit: the most that all may have together.
+            portion: about how much that is without a limit.
+        """
+        if self._patience is None and limit.is_unlimited:
+            return await self._find_apart(probes, due, portion.share(len(probes)))
+        if limit.is_unlimited:
+            counts, holders = await self._find_together(probes, due, portion)
+        else:
+            counts, holders = await self._count(probes, due, limit)
+        self._lose_patience(probes, holders)
+        return counts
+
+    def _waited_for(self, probes: Iterable[ShardProbe]) -> list[ShardProbe]:
+        return [one for one in probes if one.shard.key not in self.lost]
+
+    async def _find_together(
+        self,
+        probes: Sequence[ShardProbe],
+        due: Sequence[ShardProbe],
+        portion: Portion,
+    ) -> tuple[Counts, list[ShardProbe]]:
+        """Find what arrived before one instant.
+
+        Returns:
+            What of it to take, nothing before it is known of all shards; and those of which it is
+            not known.
+        """
+        waited_for = self._waited_for(probes)
+        target = self._target or self._instant(waited_for, portion)
+        holders = [one for one in waited_for if not one.is_anchored]
+        asked, is_lowered = list(due), False
+        while target is not None:
+            look = partial(ShardProbe.look, target=target)
+            await self._for_each(asked, look)
+            end = self._end_of_parents(probes)
+            if end >= target - INSTANT:
+                holders = [one for one in waited_for if not one.knows(target)]
+                break
+            # The children have what came after that, and are read when their parent has ended.
+            target, is_lowered = end + INSTANT, True
+            asked = [one for one in probes if one.forget_after(target)]
+        if target is None or holders:
+            self._target = target
+            return {}, holders
+        self._target = None
+        if not is_lowered and all(one.front.is_idle for one in probes):
+            return {one.shard.key: None for one in probes}, []
+        self.aligned_until = target
+        known = [one for one in probes if one.knows(target)]
+        return {one.shard.key: one.count_until(target) for one in known}, []
+
+    async def _find_apart(
+        self, probes: Sequence[ShardProbe], due: Sequence[ShardProbe], share: Portion
+    ) -> Counts:
+        """Find what arrived before an instant of each shard's own."""
+
+        async def look(probe: ShardProbe) -> None:
+            if (target := self._instant([probe], share)) is not None:
+                await probe.look(target)
+
+        await self._for_each(due, look)
+        return {one.shard.key: None for one in probes}
+
+    def _instant(self, probes: Sequence[ShardProbe], portion: Portion) -> datetime | None:
+        """Return the instant to which to read; ``None`` if a shard does not say where it begins."""
+        latest = whole_millisecond(self._clock.now() - BEHIND_NOW)
+        # An end without records is known without an instant.
+        behind = [
+            one for one in probes if not (one.is_idle or (one.seen.has_ended and not one.place))
+        ]
+        known = [one.place for one in behind if one.place is not None]
+        if len(known) < len(behind):
+            return None
+        self._compare(behind)
+        return min(latest, portion_end(known, portion)) if known else latest
+
+    def _compare(self, probes: Iterable[ShardProbe]) -> None:
+        """Say once how far apart the shards are at the start."""
+        if self._has_compared or self._patience is None:
+            return
+        self._has_compared = True
+        starts = [one.progress.as_of or one.progress.position.timestamp for one in probes]
+        instants = [one for one in starts if one is not None]
+        if instants and (apart := max(instants) - min(instants)) > _APART:
+            _LOGGER.warning(
+                "The shards begin %s apart: those that are ahead wait until the others have come "
+                "to %s. This is said once.",
+                apart,
+                max(instants).isoformat(),
+            )
+
+    def _end_of_parents(self, probes: Iterable[ShardProbe]) -> datetime:
+        """Return when the last record arrived of the first shard that ends before its children."""
+        if self._patience is None or not self._parents_first:
+            return _FOREVER
+        ends = (one.seen.latest_arrival or _NEVER for one in probes if one.seen.has_ended)
+        return min(ends, default=_FOREVER)
+
+    async def _count(
+        self,
+        probes: Sequence[ShardProbe],
+        due: Sequence[ShardProbe],
+        limit: ReadLimit,
+    ) -> tuple[Counts, list[ShardProbe]]:
+        """Count what comes first over all shards, within ``limit``; return as the above does."""
+        # Nothing behind a gap can be counted.
+        asked = [one for one in probes if one.forget_after(_NEVER) or one in due]
+        holders = list(probes)
+        for _ in range(_COUNTS_PER_ROUND):
+            await self._for_each(
+                asked, lambda probe: probe.count(_records_to_count(limit, len(probes), probe))
+            )
+            bound, holders = self._counted_until(probes)
+            counts = admit([one.seen.lane for one in probes], limit, bound.timestamp())
+            asked = [one for one in holders if one in due]
+            is_full = any(
+                count < probe.seen.count_before(bound)
+                for probe, count in zip(probes, counts, strict=True)
+            )
+            if is_full or not asked:
+                break
+        if any(counts):
+            self.aligned_until, holders = None if bound == _FOREVER else bound, []
+        return {one.shard.key: count for one, count in zip(probes, counts, strict=True)}, holders
+
+    def _counted_until(self, probes: Sequence[ShardProbe]) -> tuple[datetime, list[ShardProbe]]:
+        """Return the instant to which all shards are counted, and those that have no more."""
+        waited_for = self._waited_for(probes)
+        if self._patience is None or all(one.front.is_idle for one in waited_for):
+            return self._end_of_parents(probes), []
+        common = common_instant(one.front for one in waited_for)
+        holders = [
+            one
+            for one in waited_for
+            if not one.front.is_idle
+            and (common is None or one.front.until is None or one.front.until <= common)
+        ]
+        return min(self._end_of_parents(probes), common or _NEVER), holders
+
+    def _lose_patience(self, probes: Sequence[ShardProbe], holders: Sequence[ShardProbe]) -> None:
+        """Go on without those that have held the others back for too long."""
+        if self._patience is None:
+            return
+        holding = {one.shard.key for one in holders} | self.lost
+        fronts = {
+            one.shard.key: Front(one.front.until, is_idle=one.shard.key not in holding)
+            for one in probes
+        }
+        before = self.lost
+        self.lost = self._patience.lost(fronts, self._clock.monotonic())
+        for key in self.lost - before:
+            self._target = None
+            _LOGGER.warning(
+                "%s has not been read for %g seconds and holds the others back no longer: rows of "
+                "it may come too late for a watermark. It stands at %s.",
+                key,
+                self._patience.seconds,
+                fronts[key].until,
+            )
+
+
+def _records_to_count(limit: ReadLimit, shards: int, probe: ShardProbe) -> int:
+    """Return how many records of a shard to look at, so that the limit can be used up."""
+    wanted = _MOST_RECORDS
+    if limit.records is not None:
+        wanted = min(wanted, limit.records)
+    if limit.payload_bytes is not None:
+        wanted = min(wanted, int(limit.payload_bytes / probe.record_bytes))
+    # Twice an even share: a shard with much gets what one with little leaves.
+    return min(_MOST_RECORDS, max(_FEWEST_RECORDS, 2 * wanted // shards))
