@@ -150,8 +150,10 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
             "records of all shards",
             "addIdleTimeBetweenReads": "set kinesis.shard.getrecords.intervalmillis, the polling "
             "period of a shard",
-            "shardsPerTask minPartitions": "set kinesis.spark.parallelism, "
-            "the largest number of tasks in a micro-batch",
+            "shardsPerTask": "set kinesis.spark.parallelism, the largest number of tasks in a "
+            "micro-batch",
+            "minPartitions": "set kinesis.spark.maxrecordsperpartition, which divides a large "
+            "shard among several tasks",
             "windowSize": "set the interval with writeStream.trigger(processingTime=...)",
             "consumerNamePrefix groupIdPrefix kafka.group.id": "set consumerName to a name that "
             "no other application has",
