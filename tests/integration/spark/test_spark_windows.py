@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.backlogs import ARRIVALS, SHAPES, Backlog, count
+from kinesis_publishers.testing.local_kinesis import LocalKinesis
 from tests.integration.spark.spark_harness import FROM_THE_START
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-    from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -50,19 +50,26 @@ def _cells() -> list[Any]:
     return [pytest.param(*one, marks=marked.get(one, ()), id="-".join(one)) for one in _EVERY]
 
 
+@pytest.fixture
+def server() -> Iterator[LocalKinesis]:
+    """A server of its own: no stream can be older than the last one that a server has made."""
+    with LocalKinesis.in_thread() as server:
+        yield server
+
+
 @pytest.mark.parametrize(("shape", "arrival", "planner", "run"), _cells())
 def test_no_window_lacks_a_record(
     spark: SparkSession,
-    local_kinesis: LocalKinesis,
+    server: LocalKinesis,
     tmp_path: Path,
     shape: str,
     arrival: str,
     planner: str,
     run: str,
 ) -> None:
-    windows = Backlog(shape=shape, arrival=arrival, count=8_000).put(local_kinesis, "flights")
+    windows = Backlog(shape=shape, arrival=arrival, count=8_000).put(server, "flights")
     options, trigger = _RUNS[run]
-    options = local_kinesis.properties("flights") | _SMALL | options
+    options = server.properties("flights") | _SMALL | options
     frame = (
         spark.readStream.format("kinesis")
         .options(**options)
