@@ -15,7 +15,13 @@ from attrs import define
 
 from kinesis_publishers import KinesisDataFetcher, ShardKey, ShardStatus
 from kinesis_publishers.config import Alignment, PollingConfig, SparkConfig
-from kinesis_publishers.readers import Front, Patience, PendingPool, ShardLeftBehind
+from kinesis_publishers.readers import (
+    LATE_AFTER,
+    Front,
+    Patience,
+    PendingPool,
+    ShardLeftBehind,
+)
 from kinesis_publishers_spark.chunks import EVERYTHING, NOTHING, Chunk, micros_of
 
 if TYPE_CHECKING:
@@ -32,8 +38,6 @@ _ROOM_AHEAD = 1 / 2
 # is opened again within as long.
 _POLLED_TIP_SECONDS, _TIP_SECONDS = 5.0, 15.0
 _POLLS_MISSED = 3
-# What comes at the tip is late by no more than that.
-_TIP_DISORDER = timedelta(seconds=_TIP_SECONDS)
 # How often the shards are looked at for what only the time tells.
 _LOOK_SECONDS = 1.0
 # Shards that begin further apart than this are worth a line.
@@ -262,7 +266,7 @@ class AlignedShards:
         else:
             latest = max(latest, before)
             for one in chunks:
-                if late := one.count_before(before - _TIP_DISORDER):
+                if late := one.count_before(before - LATE_AFTER):
                     self._late[one.shard] += late
         self.aligned_until = latest
 

@@ -79,6 +79,7 @@ class RangeSession(Session):
             resume=self._resume,
             piece_records=self._most_records if cuts else None,
             patience_seconds=self._patience_seconds,
+            late=self._query.late,
             clock=self._clock,
         ) as finder:
             await finder.prepare()

@@ -18,6 +18,10 @@ from kinesis_publishers.model import RecordBatch
 
 _K = TypeVar("_K", bound=Hashable)
 
+#: A record is late if one that arrived so much later was handed out before. Less than that comes of
+#: answers at the tip, which are given at different times.
+LATE_AFTER = timedelta(seconds=15)
+
 _LONGEST_PAUSE_SECONDS = 5.0
 
 

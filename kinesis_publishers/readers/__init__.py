@@ -12,6 +12,7 @@ from kinesis_publishers.assembly import open_events as open_events
 from kinesis_publishers.assembly import publisher_factory_class as publisher_factory_class
 from kinesis_publishers.assembly import with_region as with_region
 from kinesis_publishers.clock import ServiceClock as ServiceClock
+from kinesis_publishers.engine.alignment import LATE_AFTER as LATE_AFTER
 from kinesis_publishers.engine.alignment import Front as Front
 from kinesis_publishers.engine.alignment import Lane as Lane
 from kinesis_publishers.engine.alignment import Patience as Patience

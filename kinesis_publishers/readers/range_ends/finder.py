@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from typing import Self, TypeAlias
 from kinesis_publishers.assembly import Services, open_services
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties
-from kinesis_publishers.engine.alignment import ReadLimit
+from kinesis_publishers.engine.alignment import LATE_AFTER, ReadLimit
 from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, ShardStatus
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
 from kinesis_publishers.events import EventSink
@@ -53,6 +54,8 @@ class KinesisRangeFinder:
             range; ``None`` if they are not to cut any, which costs no look.
         patience_seconds: how long a shard that cannot be read holds the others back; ``None`` if
             the shards do not stay together in time.
+        late: counts the user records of each shard that come after much younger ones of others;
+            of what was not seen, an estimate.
 
     Attributes:
         rounds: chooses what each round has of each shard.
@@ -65,11 +68,14 @@ class KinesisRangeFinder:
         resume: Mapping[str, StreamProgress] | None = None,
         piece_records: int | None = None,
         patience_seconds: float | None = None,
+        late: Counter[ShardKey] | None = None,
     ) -> None:
         self._services = services
         self._piece_records = piece_records
+        self._late = Counter[ShardKey]() if late is None else late
         self.rounds = Rounds(
             services.clock,
+            services.events,
             self._for_each,
             parents_first=services.discovery.config.parents_first,
             patience_seconds=patience_seconds,
@@ -92,6 +98,7 @@ class KinesisRangeFinder:
         resume: Mapping[str, StreamProgress] | None = None,
         piece_records: int | None = None,
         patience_seconds: float | None = None,
+        late: Counter[ShardKey] | None = None,
         events: EventSink | None = None,
         clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
@@ -106,6 +113,7 @@ class KinesisRangeFinder:
                 resume=resume,
                 piece_records=piece_records,
                 patience_seconds=patience_seconds,
+                late=late,
             )
 
     @property
@@ -170,11 +178,12 @@ class KinesisRangeFinder:
         # Where a shard begins says when, and how fast it is written to.
         await self._for_each([one for one in due if not one.is_anchored], ShardProbe.anchor)
         probes = list(self._probes.values())
+        before = self.rounds.aligned_until
         counts = await self.rounds.find(probes, due, limit, portion)
         if sum(probe.waiting_records for probe in probes) < limit.min_records:
             self._next_round = self._services.clock.monotonic() + _LOOK_INTERVAL_SECONDS
             return {}
-        ends = await self._take(counts)
+        ends = await self._take(counts, late_before=None if before is None else before - LATE_AFTER)
         if not ends:
             self._pause()
         return ends
@@ -297,7 +306,7 @@ class KinesisRangeFinder:
                 if await missing.has_left(error, probe.progress):
                     return probe.give_up()
 
-    async def _take(self, counts: Counts) -> Ends:
+    async def _take(self, counts: Counts, *, late_before: datetime | None = None) -> Ends:
         ends: Ends = {}
         check, now = self._services.data_loss.check_beginning, self._services.clock.now()
         # All at once: shards that are far behind share the question for the retention.
@@ -305,6 +314,9 @@ class KinesisRangeFinder:
             for key, count in counts.items():
                 probe = self._probes[key]
                 shard, before = probe.shard, probe.progress
+                if late_before is not None:
+                    late = probe.seen.count_late(late_before, count, probe.sample)
+                    self._late.update({key: late} if late else ())
                 end = probe.take(count)
                 if end is None:
                     continue

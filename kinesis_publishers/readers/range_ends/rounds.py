@@ -16,10 +16,12 @@ from kinesis_publishers.engine.alignment import (
     admit,
     common_instant,
 )
+from kinesis_publishers.events import EventSink, ShardLeftBehind
 from kinesis_publishers.model import ShardKey
 from kinesis_publishers.readers.range_ends.rules import (
     BEHIND_NOW,
     INSTANT,
+    NO_SAMPLE,
     Portion,
     portion_end,
     whole_millisecond,
@@ -57,19 +59,20 @@ class Rounds:
 
     Attributes:
         aligned_until: the instant of the last round.
-        lost: the shards that hold nobody back any more, because they cannot be read.
+        lost: the shards that cannot be read and that the others do not wait for any longer.
     """
 
     def __init__(
         self,
         clock: Clock,
+        events: EventSink,
         for_each: Look,
         *,
         parents_first: bool,
         patience_seconds: float | None,
     ) -> None:
         self._clock = clock
-        self._for_each = for_each
+        self._events, self._for_each = events, for_each
         self._parents_first = parents_first
         self._patience: Patience[ShardKey] | None = (
             None if patience_seconds is None else Patience(patience_seconds)
@@ -141,10 +144,9 @@ class Rounds:
         if target is None or holders:
             self._target = target
             return {}, holders
-        self._target = None
+        self._target, self.aligned_until = None, target
         if not is_lowered and all(one.front.is_idle for one in probes):
             return {one.shard.key: None for one in probes}, []
-        self.aligned_until = target
         known = [one for one in probes if one.knows(target)]
         return {one.shard.key: one.count_until(target) for one in known}, []
 
@@ -247,15 +249,13 @@ class Rounds:
         }
         before = self.lost
         self.lost = self._patience.lost(fronts, self._clock.monotonic())
+        furthest = max((one.until for one in fronts.values() if one.until), default=None)
         for key in self.lost - before:
             self._target = None
-            _LOGGER.warning(
-                "%s has not been read for %g seconds and holds the others back no longer: rows of "
-                "it may come too late for a watermark. It stands at %s.",
-                key,
-                self._patience.seconds,
-                fronts[key].until,
-            )
+            until, seconds = fronts[key].until, None
+            if until is not None and furthest is not None:
+                seconds = (furthest - until).total_seconds()
+            self._events(ShardLeftBehind(shard=key, seconds=seconds))
 
 
 def _records_to_count(limit: ReadLimit, shards: int, probe: ShardProbe) -> int:
@@ -264,6 +264,6 @@ def _records_to_count(limit: ReadLimit, shards: int, probe: ShardProbe) -> int:
     if limit.records is not None:
         wanted = min(wanted, limit.records)
     if limit.payload_bytes is not None:
-        wanted = min(wanted, int(limit.payload_bytes / probe.record_bytes))
+        wanted = min(wanted, int(limit.payload_bytes / (probe.sample or NO_SAMPLE).record_bytes))
     # Twice an even share: a shard with much gets what one with little leaves.
     return min(_MOST_RECORDS, max(_FEWEST_RECORDS, 2 * wanted // shards))

@@ -204,6 +204,15 @@ class Sighting:
         late = (index for index, arrival in enumerate(self._arrivals) if arrival >= limit)
         return next(late, len(self._arrivals))
 
+    def count_late(self, instant: datetime, count: int | None, sample: Sample | None) -> int:
+        """Return about how many user records of :meth:`take` arrived before ``instant``."""
+        late = self._weights[:count][: self.count_before(instant)]
+        records = sum(one.records for one in late)
+        if self.gap_until is not None:
+            size = expected_bytes(sample, self.begun, min(self.gap_until, instant))
+            records += int(size / (sample or NO_SAMPLE).user_record_bytes)
+        return records
+
     def has_any_before(self, instant: datetime) -> bool:
         """Say whether something of this arrived before ``instant``, or is the end of the shard."""
         is_end = self.has_ended and not self._numbers

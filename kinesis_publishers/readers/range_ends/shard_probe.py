@@ -66,6 +66,7 @@ class ShardProbe:
 
     Attributes:
         seen: what was seen and is in no range yet.
+        sample: how fast the shard is written to, by what was seen.
         last_look: when the service was asked last, on the monotonic clock.
         millis_behind_latest: how far the last answer was behind the tip; ``None`` before one says.
             One that has skipped what was not seen does not count.
@@ -101,7 +102,7 @@ class ShardProbe:
     _nothing_since: datetime | None = field(default=None, init=False)
     _back: timedelta = field(default=_FIRST_STEP, init=False)
     _is_tail_untried: bool = field(default=False, init=False)
-    _sample: Sample | None = field(default=None, init=False)
+    sample: Sample | None = field(default=None, init=False)
 
     @property
     def progress(self) -> ShardProgress:
@@ -143,7 +144,7 @@ class ShardProbe:
             # Nothing is there before the next record.
             instants.append(self._seen_until)
         known = [one for one in instants if one is not None]
-        return Place(max(known), self._sample) if known else None
+        return Place(max(known), self.sample) if known else None
 
     @property
     def is_idle(self) -> bool:
@@ -186,13 +187,8 @@ class ShardProbe:
         seen = sum(one.records for one in self.seen.lane.weights)
         if self.seen.gap_until is None:
             return seen
-        size = expected_bytes(self._sample, self.seen.begun, self.seen.gap_until)
-        return seen + size / (self._sample or NO_SAMPLE).user_record_bytes
-
-    @property
-    def record_bytes(self) -> float:
-        """How large a record is, by those that were seen."""
-        return (self._sample or NO_SAMPLE).record_bytes
+        size = expected_bytes(self.sample, self.seen.begun, self.seen.gap_until)
+        return seen + size / (self.sample or NO_SAMPLE).user_record_bytes
 
     def is_caught_up(self, until: datetime) -> bool:
         """Say whether everything that arrived before ``until`` is in ranges."""
@@ -232,7 +228,7 @@ class ShardProbe:
 
     async def anchor(self) -> None:
         """Look at the beginning of what is left: the reader of the range must find it, too."""
-        await self._read_on(tail_limit(self._sample))
+        await self._read_on(tail_limit(self.sample))
 
     async def reach_tip(self, since: datetime) -> None:
         """Look until everything that is there at ``since`` has been seen, however much it is."""
@@ -267,7 +263,7 @@ class ShardProbe:
 
     async def _look_once(self, target: datetime) -> bool:
         """Ask once; say whether there was an answer."""
-        latest, sample = self.seen.latest_arrival, self._sample
+        latest, sample = self.seen.latest_arrival, self.sample
         if not self._is_anchored or latest is None:
             return await self._read_on(tail_limit(sample))
         until, limit = self._nothing_since or target, tail_limit(sample)
@@ -289,7 +285,7 @@ class ShardProbe:
         return self._jumps.take(self._clock.monotonic()) and await self._jump(target)
 
     async def _look_for_cuts(self) -> None:
-        begun, sample, most = self.seen.begun, self._sample, self._piece_records
+        begun, sample, most = self.seen.begun, self.sample, self._piece_records
         if not self.seen.needs_cuts or begun is None or sample is None or most is None:
             return
         size = expected_bytes(sample, begun, self.seen.gap_until)
@@ -326,7 +322,7 @@ class ShardProbe:
     async def _jump(self, target: datetime) -> bool:
         """Take some records that arrived at or after ``target``."""
         publisher = await self._create_publisher(StartingPosition.at_timestamp(target), self.shard)
-        publisher.limit = limit = self._jump_records or tail_limit(self._sample, is_jump=True)
+        publisher.limit = limit = self._jump_records or tail_limit(self.sample, is_jump=True)
         page = await self._run(publisher)
         if page is None:
             return False
@@ -346,12 +342,12 @@ class ShardProbe:
         self, fresh: RecordBatch, counts: Sequence[int], since: datetime | None, *, is_cut: bool
     ) -> None:
         """Learn how fast the shard is written to, unless a burst goes on behind these records."""
-        arrivals, most = fresh.arrival_epoch_seconds, rest_limit(self._sample)
+        arrivals, most = fresh.arrival_epoch_seconds, rest_limit(self.sample)
         if is_cut and len(fresh) < most and arrivals and arrivals[0] == arrivals[-1]:
             # The next jump takes more, so that it reaches the next burst.
             self._jump_records = min(most, len(fresh) * 10)
         else:
-            self._sample = resampled(self._sample, fresh, counts, since=since)
+            self.sample = resampled(self.sample, fresh, counts, since=since)
 
     def _note_nothing_since(self, target: datetime, page: ShardPage) -> None:
         # Empty answers are possible with records ahead.
@@ -390,7 +386,7 @@ class ShardProbe:
         if end is None:
             return None
         if end.payload_bytes is None:
-            end = end.guessed(self._sample, begun, is_dense=self._is_dense)
+            end = end.guessed(self.sample, begun, is_dense=self._is_dense)
         # Where a closed shard has ended, its children go on: its tip says nothing of them.
         if not (rest or self._tip_seen_at is None or self.shard.is_closed):
             rest.renew(self._tip_seen_at)

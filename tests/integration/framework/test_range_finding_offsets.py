@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kinesis_publishers import Properties
 from kinesis_publishers.aggregation.codec import aggregate_class, sealed
-from kinesis_publishers.events import RecordsFetched
+from kinesis_publishers.events import RecordsFetched, ShardLeftBehind
 from kinesis_publishers.model import PositionType
 from kinesis_publishers.readers.range_ends import (
     Ends,
@@ -38,10 +39,13 @@ class Query(SimulatedWorld):
     """A query that plans, and reads every range out of what is stored."""
 
     def __init__(
-        self, behaviour: Behaviour | None = None, properties: Properties = PROPERTIES
+        self,
+        behaviour: Behaviour | None = None,
+        properties: Properties = PROPERTIES,
+        patience_seconds: float | None = None,
     ) -> None:
         super().__init__(behaviour or Behaviour())
-        self.properties = properties
+        self.properties, self.patience_seconds = properties, patience_seconds
         self.events: list[Event] = []
         self.finder = self._new_finder()
         self.offset = Offset()
@@ -49,7 +53,8 @@ class Query(SimulatedWorld):
 
     def _new_finder(self, resume: Offset | None = None) -> KinesisRangeFinder:
         parts = self.parts(self.properties, self.events.append)
-        return KinesisRangeFinder(parts, resume=resume.progress if resume else None)
+        progress = resume.progress if resume else None
+        return KinesisRangeFinder(parts, resume=progress, patience_seconds=self.patience_seconds)
 
     async def begin(self) -> None:
         await self.within_time(self.finder.prepare())
@@ -256,6 +261,34 @@ async def test_a_shard_that_may_not_be_asked_yet_holds_up_no_round(
     # A step of the simulated time is a tenth of a second.
     assert held_up < 0.3
     assert query.read == query.stored()
+
+
+@pytest.mark.parametrize("limit", [ReadLimit(), ReadLimit(records=MANY)])
+async def test_a_shard_that_cannot_be_read_is_waited_for_and_then_left_behind(
+    limit: ReadLimit,
+) -> None:
+    query = Query(patience_seconds=30.0)
+    query.put(30)
+    await query.begin()
+    await query.read_everything()
+    throttled, read = sorted(query.stored())
+    fault = Fault("GetRecords", "throttle", shard_id=throttled, lasting_seconds=90.0)
+    with query.service.lock:
+        query.service.state.faults.add(fault)
+    found: dict[str, list[float]] = {throttled: [], read: []}
+    for _ in range(150):
+        query.put(2)
+        await query.clock.advance(1.0)
+        for key in await query.read_some(limit):
+            found[key.shard_id].append(query.clock.monotonic())
+    pauses = [after - before for before, after in pairwise(found[read])]
+    assert 28 <= max(pauses) <= 40
+    assert found[throttled][0] >= 90
+    (left,) = [one for one in query.events if isinstance(one, ShardLeftBehind)]
+    assert left.shard.shard_id == throttled
+    assert query.finder.rounds.lost == set()
+    # One second behind the last look.
+    assert all(len(query.stored()[key]) - len(read) <= 4 for key, read in query.read.items())
 
 
 @pytest.mark.parametrize("limit", [ReadLimit(), ReadLimit(records=MANY)])
