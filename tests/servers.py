@@ -149,6 +149,13 @@ class Server(ABC):
         assert done.returncode == 0, f"{command}: {done.stdout} {done.stderr}"
         return done.stdout
 
+    def wait_until(self, said: str, statement: str) -> None:
+        """Return when the answer to a statement says so; there is no other way to tell."""
+        until = time.monotonic() + _START_SECONDS
+        while said not in (found := self.execute(statement)):
+            assert time.monotonic() < until, f"{said} is not in {found}"
+            time.sleep(0.02)
+
     @staticmethod
     def _unprivileged(command: list[str]) -> list[str]:
         # A test process that is killed takes its servers along; so does the end of the thread.
@@ -320,13 +327,6 @@ class RedisServer(Server):
 
     def execute(self, statement: str) -> str:
         return self.run(*self._client(), "-e", *shlex.split(statement))
-
-    def wait_until(self, said: str, section: str) -> None:
-        """Return when a section of INFO, or CLUSTER INFO, says so; it has no other way to tell."""
-        until = time.monotonic() + _START_SECONDS
-        while said not in (found := self.execute(section)):
-            assert time.monotonic() < until, f"{said} is not in {found}"
-            time.sleep(0.02)
 
     def cut_connections(self) -> None:
         self.execute("CLIENT KILL TYPE normal")
