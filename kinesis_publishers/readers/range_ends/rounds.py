@@ -44,7 +44,8 @@ _FEWEST_RECORDS = 100
 _COUNTS_PER_ROUND = 4
 # Shards that are further apart than this at the start are mentioned in the log.
 _APART = timedelta(minutes=1)
-_NEVER = datetime.min.replace(tzinfo=UTC)
+# Before any record.
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -144,11 +145,17 @@ class Rounds:
         if target is None or holders:
             self._target = target
             return {}, holders
-        self._target, self.aligned_until = None, target
+        self._target = None
+        self._reach(target)
         if not is_lowered and all(one.front.is_idle for one in probes):
             return {one.shard.key: None for one in probes}, []
         known = [one for one in probes if one.knows(target)]
         return {one.shard.key: one.count_until(target) for one in known}, []
+
+    def _reach(self, instant: datetime) -> None:
+        """Note up to where all shards are read, unless that is not known or was reached before."""
+        if (self.aligned_until or _NEVER + INSTANT) < instant < _FOREVER:
+            self.aligned_until = instant
 
     async def _find_apart(
         self, probes: Sequence[ShardProbe], due: Sequence[ShardProbe], share: Portion
@@ -221,7 +228,8 @@ class Rounds:
             if is_full or not asked:
                 break
         if any(counts):
-            self.aligned_until, holders = None if bound == _FOREVER else bound, []
+            self._reach(bound)
+            holders = []
         return {one.shard.key: count for one, count in zip(probes, counts, strict=True)}, holders
 
     def _counted_until(self, probes: Sequence[ShardProbe]) -> tuple[datetime, list[ShardProbe]]:
