@@ -22,10 +22,11 @@ from kinesis_publishers import (
     StreamIdentity,
     StreamProgress,
 )
-from kinesis_publishers_spark.chunks import BatchLimit, Chunk, next_offset, pack, take
+from kinesis_publishers_spark.chunks import BatchLimit, Chunk, next_offset, pack
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition
 from kinesis_publishers_spark.schema import to_spark_arrow
+from kinesis_publishers_spark.waiting import take
 
 if TYPE_CHECKING:
     from collections.abc import Callable

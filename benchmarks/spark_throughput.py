@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 __all__ = ["CANDIDATES", "CASES", "CONNECTOR", "Case", "measure", "table"]
 
 CONNECTOR = "connector"
-CANDIDATES = ("memory", *PLANNERS, "prefetch-json", "prefetch-efo", CONNECTOR)
+# Without kinesis.spark.alignment.
+_APART = {f"{planner}-apart": planner for planner in PLANNERS}
+CANDIDATES = ("memory", *PLANNERS, *_APART, "prefetch-json", "prefetch-efo", CONNECTOR)
 """What is compared; the first is the ceiling. Payloads are random but for one."""
 
 _CORES = 2
@@ -202,6 +204,9 @@ def _rows(query: StreamingQuery) -> int:
 def _source(url: str, candidate: str, workload: Workload) -> tuple[str, Mapping[str, str | int]]:
     if candidate in PLANNERS:
         return "kinesis", planner_options(url, workload, candidate)
+    if candidate in _APART:
+        options = planner_options(url, workload, _APART[candidate])
+        return "kinesis", options | {"kinesis.spark.alignment": "none"}
     if candidate == "prefetch-json":
         return "kinesis", planner_options(url, workload, "prefetch")
     if candidate == "prefetch-efo":
