@@ -185,7 +185,7 @@ class KinesisRangeFinder:
             return {}
         ends = await self._take(counts, late_before=None if before is None else before - LATE_AFTER)
         if not ends:
-            self._pause()
+            self._pause(due)
         return ends
 
     async def find_tip(self) -> Ends:
@@ -245,7 +245,6 @@ class KinesisRangeFinder:
 
     def _due_probes(self, until: datetime | None) -> list[ShardProbe]:
         probes = self._startable_probes()
-        has_news = any(probe.has_news for probe in probes)
         if until is not None:
             probes = [probe for probe in probes if not probe.has_seen(until)]
         interval = _look_interval(len(probes))
@@ -253,14 +252,14 @@ class KinesisRangeFinder:
         if due and interval == _LOOK_INTERVAL_SECONDS:
             # Few shards come due together, or each would have micro-batches of its own.
             due = [probe for probe in probes if probe.wait(interval / 2) <= 0]
-        if not due and not has_news:
-            wait = min((probe.wait(interval) for probe in probes), default=interval)
-            self._next_round = min(self._services.clock.monotonic() + wait, self._next_discovery)
         return due
 
-    def _pause(self) -> None:
-        """Let several shards come due where there are many."""
+    def _pause(self, due: Sequence[ShardProbe]) -> None:
+        """Wait until a shard comes due; where there are many, until several do."""
         interval = _look_interval(len(self._probes))
+        if not due:
+            wait = min((probe.wait(interval) for probe in self._probes.values()), default=interval)
+            self._next_round = min(self._services.clock.monotonic() + wait, self._next_discovery)
         if interval > _LOOK_INTERVAL_SECONDS:
             pause = self._services.clock.monotonic() + interval / _GROUPS
             self._next_round = min(max(self._next_round, pause), self._next_discovery)

@@ -110,11 +110,6 @@ class ShardProbe:
         return self.seen.start
 
     @property
-    def has_news(self) -> bool:
-        """Whether something was seen that is in no range yet."""
-        return bool(self.seen)
-
-    @property
     def is_anchored(self) -> bool:
         """Whether the beginning of what is left has been looked at."""
         return self._is_anchored or self.seen.has_ended
@@ -375,7 +370,7 @@ class ShardProbe:
             self._is_quiet = False
             return
         self._tip_seen_at, self._nothing_since = page.requested_at, None
-        if not (self.has_news or self.shard.is_closed):
+        if not (self.seen or self.shard.is_closed):
             self.seen.renew(page.requested_at)
 
     def take(self, count: int | None = None) -> RangeEnd | None:
