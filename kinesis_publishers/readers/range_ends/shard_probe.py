@@ -32,6 +32,7 @@ from kinesis_publishers.readers.range_ends.rules import (
     is_small_tail,
     rest_limit,
     tail_limit,
+    whole_millisecond,
 )
 from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting, resampled
 
@@ -228,8 +229,8 @@ class ShardProbe:
     async def reach_tip(self, since: datetime) -> None:
         """Look until everything that is there at ``since`` has been seen, however much it is."""
         self._tip_seen_at = self._seen_until = None
-        # What arrives at this very instant is there, too.
-        target = since + INSTANT
+        # What arrives at this very instant is there, too, and its time may be rounded up.
+        target = whole_millisecond(since) + 2 * INSTANT
         while not (self._finds(target) or self._has_seen_tip(since)):
             await self.look(target)
             if not self._finds(target):

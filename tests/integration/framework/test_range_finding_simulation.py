@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import frozen
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers import Properties, ShardKey, ShardProgress
@@ -317,6 +317,14 @@ async def run(
     max_examples=examples(40, deep=True),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@example(
+    # More records than a page has arrive within the millisecond of the look.
+    script=[*[(0.0, Look(ReadLimit()))] * 3, (0.34375, Put(9))],
+    behaviour=Behaviour(),
+    last=[LookForAll()],
+    piece_records=None,
+    patience=PATIENCE_SECONDS,
 )
 @given(script=SCRIPTS, behaviour=BEHAVIOURS, last=LAST, piece_records=PIECES, patience=PATIENCES)
 def test_one_round_for_the_tip_and_available_now_read_all_that_is_there(
