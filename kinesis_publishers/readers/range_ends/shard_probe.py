@@ -310,7 +310,8 @@ class ShardProbe:
         self._resample(fresh, counts, since, is_cut=len(page.batch) == limit)
         self._step = self._step * _GROWTH if len(page.batch) == limit else 1
         # After a record that the retention has removed, the service may answer nothing for ever.
-        self._is_anchored = len(page.batch) > 0 or page.batch.millis_behind_latest == 0
+        # And the end of a shard that is closed may come with an answer of its own.
+        self._is_anchored = len(page.batch) > 0 or (page.is_last and not self.shard.is_closed)
         self._is_quiet = is_small_tail(len(fresh), fresh.payload_bytes)
         self._note_tip(page.batch, limit)
         return True

@@ -119,7 +119,8 @@ class Behaviour:
         trimmed_iterator: what AFTER_SEQUENCE_NUMBER of a trimmed record leads to. AWS answers
             nothing for ever, with ``MillisBehindLatest`` stuck at the retention period.
         late_shard_end: the null iterator (or continuation) of a closed shard does not come with its
-            last records but with an answer (or event) of its own, without records.
+            last records, nor with the first answer, but with an answer (or event) of its own,
+            without records.
         consumer_creating_seconds: how long a new consumer is CREATING.
         consumer_deleting_seconds: how long a deregistered consumer stays visible as DELETING.
         heartbeat_seconds: how long a subscription is silent before it sends an event without

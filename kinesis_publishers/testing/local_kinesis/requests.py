@@ -21,6 +21,8 @@ from kinesis_publishers.testing.local_kinesis.answers import (
 )
 
 _T = TypeVar("_T")
+
+IteratorKind = Literal["live", "next", "stuck"]
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _TAG = re.compile(r"(?!aws:)[\w\s.:/=+\-@%]{0,256}")
 _DECIMAL = re.compile(r"0|[1-9]\d{0,128}")
@@ -203,7 +205,8 @@ class ShardIterator(_Token):
     Attributes:
         stream_created_ms: tells a stream from one of the same name that was deleted before.
         number: reading begins with the first record at or above this sequence number.
-        kind: "stuck" is the iterator behind a trimmed record that never answers anything.
+        kind: "next" comes with an answer; "stuck" is the iterator behind a trimmed record that
+            never answers anything.
     """
 
     member = "ShardIterator"
@@ -212,7 +215,7 @@ class ShardIterator(_Token):
     stream_created_ms: int
     shard_id: str
     number: int = field(validator=instance_of(int))
-    kind: Literal["live", "stuck"]
+    kind: IteratorKind
     created_ms: int
 
 

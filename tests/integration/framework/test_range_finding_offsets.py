@@ -197,6 +197,21 @@ async def test_available_now_lists_the_children_of_shards_that_ended_before_it()
     assert query.read == query.stored()
 
 
+@pytest.mark.parametrize("limit", [ReadLimit(), ReadLimit(records=MANY)])
+@pytest.mark.parametrize("patience_seconds", [None, 30.0])
+async def test_the_children_of_shards_that_ended_without_a_record_are_read(
+    limit: ReadLimit, patience_seconds: float | None
+) -> None:
+    query = Query(Behaviour(late_shard_end=True), patience_seconds=patience_seconds)
+    query.reshard(1)
+    query.put(30)
+    await query.begin()
+    for _ in range(10):
+        await query.read_some(limit)
+        await query.clock.advance(1.0)
+    assert {shard: read for shard, read in query.read.items() if read} == query.stored()
+
+
 async def test_available_now_lists_once_where_no_shard_ends(query: Query) -> None:
     query.put(30)
     await query.clock.advance(0.001)

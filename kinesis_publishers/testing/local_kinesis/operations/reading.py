@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal
 
 import orjson
 from attrs import evolve, frozen
 
 from kinesis_publishers.testing.local_kinesis.answers import expired_iterator, invalid_argument
 from kinesis_publishers.testing.local_kinesis.faults import Scope
-from kinesis_publishers.testing.local_kinesis.requests import Request, ShardIterator, missing
+from kinesis_publishers.testing.local_kinesis.requests import (
+    IteratorKind,
+    Request,
+    ShardIterator,
+    missing,
+)
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
     encoded_shard_index,
     shard_id_of_index,
@@ -52,12 +56,13 @@ def get_records(state: ServiceState, request: Request) -> Members:
     if fault is not None:
         page = evolve(page, fragments=fault.arrange(page.fragments))
     _charge_bytes(state, stream, shard, page)
-    is_late = state.behaviour.late_shard_end and bool(page.fragments)
+    is_first = iterator.kind == "live"
+    is_late = state.behaviour.late_shard_end and (is_first or bool(page.fragments))
     if shard.has_ended_at(page.next_number) and not is_late:
         return _answer(page, None, 0, child_shards_of(stream, shard))
     if fault is not None and fault.kind == "no_next_iterator":
         return _answer(page, None, millis_behind(page, state.now_ms()))
-    next_iterator = _iterator(state, stream, shard, page.next_number, "live")
+    next_iterator = _iterator(state, stream, shard, page.next_number, "next")
     return _answer(page, next_iterator, millis_behind(page, state.now_ms()))
 
 
@@ -106,7 +111,7 @@ def _charge_bytes(state: ServiceState, stream: Stream, shard: Shard, page: Page)
 
 
 def _iterator(
-    state: ServiceState, stream: Stream, shard: Shard, number: int, kind: Literal["live", "stuck"]
+    state: ServiceState, stream: Stream, shard: Shard, number: int, kind: IteratorKind
 ) -> ShardIterator:
     return ShardIterator(
         stream.name, stream.created_ms, shard.shard_id, number, kind, state.now_ms()
