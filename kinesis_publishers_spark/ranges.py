@@ -199,7 +199,7 @@ class RangeSession(Session):
             return None
         finder = self._thread.value
         waiting, now = finder.waiting_since | planned, self._clock.now()
-        until = finder.rounds.aligned_until
+        until = finder.aligned_until
         return Lag.of(
             finder.statuses,
             waiting,

@@ -59,6 +59,7 @@ class KinesisRangeFinder:
 
     Attributes:
         rounds: chooses what each round has of each shard.
+        aligned_until: the latest arrival in all ranges so far, ``None`` before the first.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class KinesisRangeFinder:
             parents_first=services.discovery.config.parents_first,
             patience_seconds=patience_seconds,
         )
+        self.aligned_until: datetime | None = None
         self._shards = ShardTable(services, resume)
         self._probes: dict[ShardKey, ShardProbe] = {}
         self._next_discovery = 0.0
@@ -178,12 +180,7 @@ class KinesisRangeFinder:
         # Where a shard begins says when, and how fast it is written to.
         await self._for_each([one for one in due if not one.is_anchored], ShardProbe.anchor)
         probes = list(self._probes.values())
-        before = self.rounds.aligned_until
-        counts = await self.rounds.find(probes, due, limit, portion)
-        if sum(probe.waiting_records for probe in probes) < limit.min_records:
-            self._next_round = self._services.clock.monotonic() + _LOOK_INTERVAL_SECONDS
-            return {}
-        ends = await self._take(counts, late_before=None if before is None else before - LATE_AFTER)
+        ends = await self._take(await self.rounds.find(probes, due, limit, portion))
         if not ends:
             self._pause(due)
         return ends
@@ -305,8 +302,11 @@ class KinesisRangeFinder:
                 if await missing.has_left(error, probe.progress):
                     return probe.give_up()
 
-    async def _take(self, counts: Counts, *, late_before: datetime | None = None) -> Ends:
+    async def _take(self, counts: Counts) -> Ends:
         ends: Ends = {}
+        until, late_before = self.aligned_until, None
+        if until is not None and self.rounds.is_aligned:
+            late_before = until - LATE_AFTER
         check, now = self._services.data_loss.check_beginning, self._services.clock.now()
         # All at once: shards that are far behind share the question for the retention.
         async with TaskScope() as scope:
@@ -325,6 +325,8 @@ class KinesisRangeFinder:
                     scope.spawn(checking, name=f"check the beginning of {shard}")
                 ends[key] = end
                 self._shards.progress[key] = end.progress
+        reached = [end.progress.as_of for end in ends.values() if end.progress.as_of is not None]
+        self.aligned_until = max(reached + ([] if until is None else [until]), default=None)
         self._is_listing_stale |= any(end.progress.is_ended for end in ends.values())
         return ends
 

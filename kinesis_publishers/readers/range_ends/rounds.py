@@ -42,6 +42,8 @@ _MOST_RECORDS = 10_000
 _FEWEST_RECORDS = 100
 # A round counts so often: one shard may have most of what the limit allows.
 _COUNTS_PER_ROUND = 4
+# A thousand hours of 32 MB a second are more than any stream holds.
+_MOST_PORTIONS = 1 << 20
 # Shards that are further apart than this at the start are mentioned in the log.
 _APART = timedelta(minutes=1)
 # Before any record.
@@ -59,7 +61,6 @@ class Rounds:
             the shards do not stay together.
 
     Attributes:
-        aligned_until: the instant of the last round.
         lost: the shards that cannot be read and that the others do not wait for any longer.
     """
 
@@ -78,10 +79,11 @@ class Rounds:
         self._patience: Patience[ShardKey] | None = (
             None if patience_seconds is None else Patience(patience_seconds)
         )
-        self.aligned_until: datetime | None = None
         self.lost: set[ShardKey] = set()
         # The instant of a round that is not complete.
         self._target: datetime | None = None
+        # How many portions a round has: more where one was not enough.
+        self._portions = 1
         self._has_compared = False
 
     @property
@@ -104,14 +106,33 @@ class Rounds:
             limit: the most that all may have together.
             portion: about how much that is without a limit.
         """
+        portion = portion.times(self._portions)
         if self._patience is None and limit.is_unlimited:
-            return await self._find_apart(probes, due, portion.share(len(probes)))
+            counts = await self._find_apart(probes, due, portion.share(len(probes)))
+            return {} if self._are_too_few(probes, limit) else counts
+        returned = await self._find_returned(due)
         if limit.is_unlimited:
-            counts, holders = await self._find_together(probes, due, portion)
+            counts, holders = await self._find_together(probes, due, limit, portion)
         else:
             counts, holders = await self._count(probes, due, limit)
-        self._lose_patience(probes, holders)
+        self._lose_patience(probes, holders, returned)
         return counts
+
+    def _are_too_few(self, probes: Iterable[ShardProbe], limit: ReadLimit) -> bool:
+        """Say whether fewer records wait than a round has at least; more are looked for then."""
+        if not limit.min_records:
+            return False
+        is_too_few = sum(probe.waiting_records for probe in probes) < limit.min_records
+        self._portions = min(2 * self._portions, _MOST_PORTIONS) if is_too_few else 1
+        return is_too_few
+
+    async def _find_returned(self, due: Sequence[ShardProbe]) -> set[ShardKey]:
+        """Return the shards that were lost and can be read: the others wait for them again."""
+        lost = [one for one in due if one.shard.key in self.lost]
+        await self._for_each(lost, ShardProbe.anchor)
+        returned = {one.shard.key for one in lost if one.is_answered}
+        self.lost = self.lost - returned
+        return returned
 
     def _waited_for(self, probes: Iterable[ShardProbe]) -> list[ShardProbe]:
         return [one for one in probes if one.shard.key not in self.lost]
@@ -120,6 +141,7 @@ class Rounds:
         self,
         probes: Sequence[ShardProbe],
         due: Sequence[ShardProbe],
+        limit: ReadLimit,
         portion: Portion,
     ) -> tuple[Counts, list[ShardProbe]]:
         """Find what arrived before one instant.
@@ -131,7 +153,7 @@ class Rounds:
         waited_for = self._waited_for(probes)
         target = self._target or self._instant(waited_for, portion)
         holders = [one for one in waited_for if not one.is_anchored]
-        asked, is_lowered = list(due), False
+        asked, is_lowered = self._waited_for(due), False
         while target is not None:
             look = partial(ShardProbe.look, target=target)
             await self._for_each(asked, look)
@@ -146,16 +168,12 @@ class Rounds:
             self._target = target
             return {}, holders
         self._target = None
-        self._reach(target)
+        if self._are_too_few(probes, limit):
+            return {}, []
         if not is_lowered and all(one.front.is_idle for one in probes):
             return {one.shard.key: None for one in probes}, []
         known = [one for one in probes if one.knows(target)]
         return {one.shard.key: one.count_until(target) for one in known}, []
-
-    def _reach(self, instant: datetime) -> None:
-        """Note up to where all shards are read, unless that is not known or was reached before."""
-        if (self.aligned_until or _NEVER + INSTANT) < instant < _FOREVER:
-            self.aligned_until = instant
 
     async def _find_apart(
         self, probes: Sequence[ShardProbe], due: Sequence[ShardProbe], share: Portion
@@ -227,8 +245,9 @@ class Rounds:
             )
             if is_full or not asked:
                 break
+        if self._are_too_few(probes, limit):
+            return {}, []
         if any(counts):
-            self._reach(bound)
             holders = []
         return {one.shard.key: count for one, count in zip(probes, counts, strict=True)}, holders
 
@@ -246,7 +265,12 @@ class Rounds:
         ]
         return min(self._end_of_parents(probes), common or _NEVER), holders
 
-    def _lose_patience(self, probes: Sequence[ShardProbe], holders: Sequence[ShardProbe]) -> None:
+    def _lose_patience(
+        self,
+        probes: Sequence[ShardProbe],
+        holders: Sequence[ShardProbe],
+        returned: set[ShardKey],
+    ) -> None:
         """Go on without those that have held the others back for too long."""
         if self._patience is None:
             return
@@ -256,7 +280,7 @@ class Rounds:
             for one in probes
         }
         before = self.lost
-        self.lost = self._patience.lost(fronts, self._clock.monotonic())
+        self.lost = self._patience.lost(fronts, self._clock.monotonic(), excused=returned)
         furthest = max((one.until for one in fronts.values() if one.until), default=None)
         for key in self.lost - before:
             self._target = None
@@ -274,4 +298,4 @@ def _records_to_count(limit: ReadLimit, shards: int, probe: ShardProbe) -> int:
     if limit.payload_bytes is not None:
         wanted = min(wanted, int(limit.payload_bytes / (probe.sample or NO_SAMPLE).record_bytes))
     # Twice an even share: a shard with much gets what one with little leaves.
-    return min(_MOST_RECORDS, max(_FEWEST_RECORDS, 2 * wanted // shards))
+    return max(limit.min_records, min(_MOST_RECORDS, max(_FEWEST_RECORDS, 2 * wanted // shards)))

@@ -100,6 +100,11 @@ class Portion:
         share, most = self.payload_bytes / count, self.most_bytes / count
         return evolve(self, payload_bytes=share, most_bytes=most)
 
+    def times(self, count: int) -> Portion:
+        """Return so many portions."""
+        worth = max(_RANGE_BYTES, self.payload_bytes)
+        return evolve(self, payload_bytes=count * worth, most_bytes=count * self.most_bytes)
+
     def after(self, payload_bytes: int, seconds: float, *, target_seconds: float) -> Portion:
         """Return the portion that follows one of so many bytes, which took so long."""
         headway = max(_HEADWAY_SECONDS, target_seconds)
