@@ -14,8 +14,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 from attrs import define, field, frozen
 
-from kinesis_publishers.model import RecordBatch
-
 _K = TypeVar("_K", bound=Hashable)
 
 #: A record is late if one that arrived so much later was handed out before. Less than that comes of
@@ -62,11 +60,15 @@ def is_ahead(front: Front, common: datetime | None, bound: timedelta) -> bool:
     return common is None or front.until - common > bound
 
 
-def count_before(batch: RecordBatch, instant: datetime) -> int:
-    """Return how many records precede the first one that arrived at or after ``instant``."""
+def count_before(arrivals: Sequence[float], instant: datetime) -> int:
+    """Return how many records precede the first one that arrived at or after ``instant``.
+
+    Args:
+        arrivals: when each arrived, in seconds since 1970.
+    """
     seconds = instant.timestamp()
-    later = (at for at, arrival in enumerate(batch.arrival_epoch_seconds) if arrival >= seconds)
-    return next(later, len(batch))
+    later = (at for at, arrival in enumerate(arrivals) if arrival >= seconds)
+    return next(later, len(arrivals))
 
 
 @define(eq=False)

@@ -27,8 +27,9 @@ from kinesis_publishers.model import (
     resume_after,
 )
 
-# The planner of the range has seen its last record. Another reader may be answered from a copy of
-# the shard that does not show it yet: only a tip that stays without it proves that it is gone.
+# The planner of the range has seen the record at its end. Another reader may be answered from a
+# copy of the shard that does not show it yet: only a tip that stays without it proves that it is
+# gone.
 _TIP_SECONDS = 1.0
 
 
@@ -71,7 +72,7 @@ class RangeConsumer(ShardLoop):
         """Read the range; return what one that follows it may begin with, if there is anything.
 
         Raises:
-            ReplayMismatchError: the range no longer ends with its last record.
+            ReplayMismatchError: the range no longer ends with, or before, the record that it names.
             PositionTrimmedError: it does not begin with its first one, or its shard is gone.
             PublisherCancelledError: the publisher stopped although nothing asked it to.
             ServiceError: a failure that retrying does not cure.
@@ -161,7 +162,9 @@ class RangeConsumer(ShardLoop):
         """Return how many records are in the range, and whether the one that follows it came."""
         if self._end is None:
             until = self._wanted.until
-            count = len(fresh) if until is None else count_before(fresh, until)
+            count = (
+                len(fresh) if until is None else count_before(fresh.arrival_epoch_seconds, until)
+            )
             return count, count < len(fresh)
         count = fresh.count_up_to(self._end)
         if not self._wanted.excludes_end:

@@ -70,7 +70,7 @@ class RangeEstimate:
         return left if left > 0 else self._least
 
     def _left_by_time(self, until: float) -> float:
-        """Return how many arrived before the planner's look and have not come."""
+        """Return how many of those that the planner has not seen are still to come."""
         seconds = until - self._last_arrival - _INSTANT_SECONDS
         if seconds <= 0:
             return 0.0

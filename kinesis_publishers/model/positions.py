@@ -215,9 +215,9 @@ class RangeSize:
 
     Attributes:
         records: how many Kinesis records it has, or about how many; ``None`` if nothing tells.
-        seen_since: where only its end was looked at, the instant of that look: what arrived before
-            it was not seen. ``None`` if :attr:`records` is exact.
-        seen_records: how many arrived since then.
+        seen_since: where only its end was looked at, the instant from which on records were seen;
+            ``None`` if :attr:`records` is exact.
+        seen_records: how many of the range were, with the one that it ends before.
     """
 
     records: int | None

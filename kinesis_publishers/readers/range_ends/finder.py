@@ -43,9 +43,9 @@ _GROUPS = 10
 class KinesisRangeFinder:
     """Says round by round how far each shard may be read, and leaves the reading to others.
 
-    A range ends with a record that exists, so that it can be read any number of times and is the
-    same each time. A shard begins when all its parents have been handed out to their ends, in an
-    earlier round.
+    A range ends with a record that exists, or immediately before one, so that it can be read any
+    number of times and is the same each time. A shard begins when all its parents have been handed
+    out to their ends, in an earlier round.
 
     Args:
         resume: how far each stream (by ARN) had been read before; streams that it does not name

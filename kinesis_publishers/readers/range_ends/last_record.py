@@ -174,7 +174,9 @@ class _Search:
     async def _look(self, position: StartingPosition, limit: int = _LOOK_RECORDS) -> _Look:
         async with aclosing(self._read_pages(self._shard, position, limit)) as pages:
             async for page in pages:
-                before = page.batch.slice(0, count_before(page.batch, self._until))
+                before = page.batch.slice(
+                    0, count_before(page.batch.arrival_epoch_seconds, self._until)
+                )
                 if (last := before.last_sequence_number) is not None:
                     self._last = last if self._last is None else max(self._last, last)
                 # Otherwise there is nothing to see yet: an empty answer with records still ahead.

@@ -230,7 +230,8 @@ class Rounds:
     ) -> tuple[Counts, list[ShardProbe]]:
         """Count what comes first over all shards, within ``limit``; return as the above does."""
         # Nothing behind a gap can be counted.
-        asked = [one for one in probes if one.forget_after(_NEVER) or one in due]
+        may_ask = set(due)
+        asked = [one for one in probes if one.forget_after(_NEVER) or one in may_ask]
         holders = list(probes)
         for _ in range(_COUNTS_PER_ROUND):
             await self._for_each(
@@ -238,7 +239,7 @@ class Rounds:
             )
             bound, holders = self._counted_until(probes)
             counts = admit([one.seen.lane for one in probes], limit, bound.timestamp())
-            asked = [one for one in holders if one in due]
+            asked = [one for one in holders if one in may_ask]
             is_full = any(
                 count < probe.seen.count_before(bound)
                 for probe, count in zip(probes, counts, strict=True)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from attrs import define, evolve, field, frozen
 
-from kinesis_publishers.engine.alignment import Lane, Weight
+from kinesis_publishers.engine.alignment import Lane, Weight, count_before
 from kinesis_publishers.model import (
     RangeSize,
     RecordBatch,
@@ -200,9 +200,7 @@ class Sighting:
 
     def count_before(self, instant: datetime) -> int:
         """Return how many of the records come before the first one that arrived since then."""
-        limit = instant.timestamp()
-        late = (index for index, arrival in enumerate(self._arrivals) if arrival >= limit)
-        return next(late, len(self._arrivals))
+        return count_before(self._arrivals, instant)
 
     def count_late(self, instant: datetime, count: int | None, sample: Sample | None) -> int:
         """Return about how many user records of :meth:`take` arrived before ``instant``."""
