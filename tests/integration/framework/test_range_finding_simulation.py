@@ -329,6 +329,7 @@ async def run(
     *last: Callable[[Looking], Awaitable[None]],
     piece_records: int | None = None,
     patience_seconds: float | None = PATIENCE_SECONDS,
+    is_portioned: bool = False,
 ) -> Looking:
     world = Looking(behaviour, piece_records, patience_seconds)
     world.put(20)
@@ -336,6 +337,8 @@ async def run(
     with pytest.MonkeyPatch.context() as patch:
         # Few records are worth a task of their own.
         patch.setattr(rules, "_PAGE_RECORDS", 5)
+        if is_portioned:
+            patch.setattr(rules, "_RANGE_BYTES", 1_000)
         for pause, happening in script:
             await world.clock.advance(pause)
             note(f"{world.clock.monotonic():8.2f} {happening}")
@@ -358,17 +361,33 @@ async def run(
     last=[LookForAll()],
     piece_records=None,
     patience=PATIENCE_SECONDS,
+    is_portioned=False,
 )
-@given(script=SCRIPTS, behaviour=BEHAVIOURS, last=LAST, piece_records=PIECES, patience=PATIENCES)
+@given(
+    script=SCRIPTS,
+    behaviour=BEHAVIOURS,
+    last=LAST,
+    piece_records=PIECES,
+    patience=PATIENCES,
+    is_portioned=st.booleans(),
+)
 def test_one_round_for_the_tip_and_available_now_read_all_that_is_there(
     script: list[tuple[float, Callable[[Looking], Awaitable[None]]]],
     behaviour: Behaviour,
     last: list[Callable[[Looking], Awaitable[None]]],
     piece_records: int | None,
     patience: float | None,
+    is_portioned: bool,
 ) -> None:
     asyncio.run(
-        run(script, behaviour, *last, piece_records=piece_records, patience_seconds=patience)
+        run(
+            script,
+            behaviour,
+            *last,
+            piece_records=piece_records,
+            patience_seconds=patience,
+            is_portioned=is_portioned,
+        )
     )
 
 
