@@ -208,7 +208,7 @@ class Rounds:
         starts = [one.progress.as_of or one.progress.position.timestamp for one in probes]
         instants = [one for one in starts if one is not None]
         if instants and (apart := max(instants) - min(instants)) > _APART:
-            _LOGGER.warning(
+            _LOGGER.info(
                 "The shards begin %s apart: those that are ahead wait until the others have come "
                 "to %s. This is said once.",
                 apart,
@@ -284,7 +284,6 @@ class Rounds:
         self.lost = self._patience.lost(fronts, self._clock.monotonic(), excused=returned)
         furthest = max((one.until for one in fronts.values() if one.until), default=None)
         for key in self.lost - before:
-            self._target = None
             until, seconds = fronts[key].until, None
             if until is not None and furthest is not None:
                 seconds = (furthest - until).total_seconds()
