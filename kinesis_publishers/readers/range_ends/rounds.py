@@ -110,12 +110,14 @@ class Rounds:
         if self._patience is None and limit.is_unlimited:
             counts = await self._find_apart(probes, due, portion.share(len(probes)))
             return {} if self._are_too_few(probes, limit) else counts
-        returned = await self._find_returned(due)
+        # What was left behind does not come to the others in one go: it is waited for again as soon
+        # as it has moved.
+        await self._for_each([one for one in due if one.shard.key in self.lost], ShardProbe.anchor)
         if limit.is_unlimited:
             counts, holders = await self._find_together(probes, due, limit, portion)
         else:
             counts, holders = await self._count(probes, due, limit)
-        self._lose_patience(probes, holders, returned)
+        self._lose_patience(probes, holders)
         return counts
 
     def _are_too_few(self, probes: Iterable[ShardProbe], limit: ReadLimit) -> bool:
@@ -125,14 +127,6 @@ class Rounds:
         is_too_few = sum(probe.waiting_records for probe in probes) < limit.min_records
         self._portions = min(2 * self._portions, _MOST_PORTIONS) if is_too_few else 1
         return is_too_few
-
-    async def _find_returned(self, due: Sequence[ShardProbe]) -> set[ShardKey]:
-        """Return the shards that were lost and can be read: the others wait for them again."""
-        lost = [one for one in due if one.shard.key in self.lost]
-        await self._for_each(lost, ShardProbe.anchor)
-        returned = {one.shard.key for one in lost if one.is_answered}
-        self.lost = self.lost - returned
-        return returned
 
     def _waited_for(self, probes: Iterable[ShardProbe]) -> list[ShardProbe]:
         return [one for one in probes if one.shard.key not in self.lost]
@@ -266,12 +260,7 @@ class Rounds:
         ]
         return min(self._end_of_parents(probes), common or _NEVER), holders
 
-    def _lose_patience(
-        self,
-        probes: Sequence[ShardProbe],
-        holders: Sequence[ShardProbe],
-        returned: set[ShardKey],
-    ) -> None:
+    def _lose_patience(self, probes: Sequence[ShardProbe], holders: Sequence[ShardProbe]) -> None:
         """Go on without those that have held the others back for too long."""
         if self._patience is None:
             return
@@ -281,7 +270,7 @@ class Rounds:
             for one in probes
         }
         before = self.lost
-        self.lost = self._patience.lost(fronts, self._clock.monotonic(), excused=returned)
+        self.lost = self._patience.lost(fronts, self._clock.monotonic())
         furthest = max((one.until for one in fronts.values() if one.until), default=None)
         for key in self.lost - before:
             until, seconds = fronts[key].until, None

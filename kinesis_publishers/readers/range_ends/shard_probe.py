@@ -69,7 +69,6 @@ class ShardProbe:
         seen: what was seen and is in no range yet.
         sample: how fast the shard is written to, by what was seen.
         last_look: when the service was asked last, on the monotonic clock.
-        is_answered: whether it answered; it may refuse a call, or fail.
         millis_behind_latest: how far the last answer was behind the tip; ``None`` before one says.
             One that has skipped what was not seen does not count.
     """
@@ -83,7 +82,6 @@ class ShardProbe:
     #: What was at its tip so lately is taken for being there: it is asked again in time.
     tip_lasts: timedelta = field(default=timedelta(), init=False)
     last_look: float = field(default=float("-inf"), init=False)
-    is_answered: bool = field(default=False, init=False)
     millis_behind_latest: int | None = field(default=None, init=False)
     # What reads on from the last record that was seen.
     _tail: PollingRecordPublisher | None = field(default=None, init=False)
@@ -363,9 +361,7 @@ class ShardProbe:
 
     async def _run(self, publisher: PollingRecordPublisher) -> ShardPage | None:
         self.last_look = self._clock.monotonic()
-        page = await read_page(publisher)
-        self.is_answered = page is not None
-        return page
+        return await read_page(publisher)
 
     def _note_tip(self, page: RecordBatch, limit: int) -> None:
         self.millis_behind_latest = page.millis_behind_latest
