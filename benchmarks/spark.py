@@ -23,7 +23,7 @@ from benchmarks import (
     spark_throughput,
 )
 from benchmarks.polling import environment, heading, numbers, publish
-from benchmarks.spark_queries import PLANNERS
+from benchmarks.spark_queries import APART, PLANNERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--memory-spark-batches", type=int, default=300)
     parser.add_argument("--output", type=Path, help="JSON; the tables go next to it as .md")
     arguments = parser.parse_args()
-    for name, known in (("parts", _PARTS), ("planners", PLANNERS)):
+    for name, known in (("parts", _PARTS), ("planners", (*PLANNERS, *APART))):
         chosen = tuple(getattr(arguments, name).split(","))
         if unknown := set(chosen) - set(known):
             parser.error(f"no such {name}: {', '.join(sorted(unknown))}")

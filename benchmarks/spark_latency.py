@@ -12,7 +12,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.fanout_latency import STAMP_BYTES, percentiles, running
-from benchmarks.spark_queries import PLANNERS, SparkBench, running_spark, wait_for
+from benchmarks.spark_queries import (
+    PLANNERS,
+    SparkBench,
+    planner_properties,
+    running_spark,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,7 +63,7 @@ def measure(
 
 
 def _measure_one(bench: SparkBench, planner: str, shards: int, seconds: float) -> dict[str, Any]:
-    options = {"kinesis.spark.planner": planner, "kinesis.stream.initpos": "LATEST"}
+    options = planner_properties(planner) | {"kinesis.stream.initpos": "LATEST"}
     collector = _Collector()
     with running("serve", "--shards", str(shards)) as server:
         assert server.stdout is not None

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from benchmarks.canned_pages import Workload
 
 __all__ = [
+    "APART",
     "PLANNERS",
     "Batch",
     "MemoryPeak",
     "SparkBench",
     "batches_of",
     "planner_options",
+    "planner_properties",
     "running_spark",
     "source_process",
     "spark_cpu_seconds",
@@ -43,6 +45,8 @@ __all__ = [
 ]
 
 PLANNERS = ("auto", "prefetch", "ranges")
+APART = tuple(f"{planner}-apart" for planner in PLANNERS)
+"""The planners without ``kinesis.spark.alignment``."""
 _SOURCE_MODULE = "python_streaming_source_runner"
 _PROGRESS_KEPT = 100_000
 _POLL_SECONDS = 0.02
@@ -147,7 +151,14 @@ def batches_of(query: StreamingQuery) -> list[Batch]:
 
 def planner_options(url: str, workload: Workload, planner: str) -> dict[str, str | int]:
     """Return options with which our source reads a canned stream as fast as it can."""
-    return reader_properties(url, workload) | {"kinesis.spark.planner": planner}
+    return reader_properties(url, workload) | planner_properties(planner)
+
+
+def planner_properties(planner: str) -> dict[str, str | int]:
+    """Return what selects one of :data:`PLANNERS` or :data:`APART`."""
+    name, _, is_apart = planner.partition("-")
+    options: dict[str, str | int] = {"kinesis.spark.planner": name}
+    return options | ({"kinesis.spark.alignment": "none"} if is_apart else {})
 
 
 def wait_for(

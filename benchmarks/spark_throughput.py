@@ -24,6 +24,7 @@ from benchmarks.canned_fanout import running_fanout_server
 from benchmarks.canned_pages import Workload
 from benchmarks.canned_server import release, served
 from benchmarks.spark_queries import (
+    APART,
     PLANNERS,
     MemoryPeak,
     SparkBench,
@@ -44,9 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["CANDIDATES", "CASES", "CONNECTOR", "Case", "measure", "table"]
 
 CONNECTOR = "connector"
-# Without kinesis.spark.alignment.
-_APART = {f"{planner}-apart": planner for planner in PLANNERS}
-CANDIDATES = ("memory", *PLANNERS, *_APART, "prefetch-json", "prefetch-efo", CONNECTOR)
+CANDIDATES = ("memory", *PLANNERS, *APART, "prefetch-json", "prefetch-efo", CONNECTOR)
 """What is compared; the first is the ceiling. Payloads are random but for one."""
 
 _CORES = 2
@@ -202,11 +201,8 @@ def _rows(query: StreamingQuery) -> int:
 
 
 def _source(url: str, candidate: str, workload: Workload) -> tuple[str, Mapping[str, str | int]]:
-    if candidate in PLANNERS:
+    if candidate in (*PLANNERS, *APART):
         return "kinesis", planner_options(url, workload, candidate)
-    if candidate in _APART:
-        options = planner_options(url, workload, _APART[candidate])
-        return "kinesis", options | {"kinesis.spark.alignment": "none"}
     if candidate == "prefetch-json":
         return "kinesis", planner_options(url, workload, "prefetch")
     if candidate == "prefetch-efo":
