@@ -191,7 +191,7 @@ class Rounds:
         known = [one.place for one in behind if one.place is not None]
         if len(known) < len(behind):
             return None
-        self._compare(behind)
+        self._compare(probes)
         return min(latest, portion_end(known, portion)) if known else latest
 
     def _compare(self, probes: Iterable[ShardProbe]) -> None:

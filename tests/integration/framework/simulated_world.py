@@ -23,7 +23,7 @@ from kinesis_publishers.testing.local_kinesis.in_process import (
     InProcessControlPlane,
     InProcessDataPlane,
 )
-from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
+from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards, split_shard
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 from kinesis_publishers.testing.manual_clock import ManualClock
 
@@ -66,6 +66,14 @@ class SimulatedWorld:
         with self.service.lock:
             stream = self.service.state.find_active(STREAM)
             scale_shards(stream, shard_count, self.service.state.now_ms())
+
+    def split(self, index: int) -> None:
+        """Split one of the open shards, and leave the others."""
+        with self.service.lock:
+            stream = self.service.state.find_active(STREAM)
+            shard = stream.open_shards[index % len(stream.open_shards)]
+            middle = (shard.first_hash_key + shard.last_hash_key) // 2
+            split_shard(stream, shard, middle, self.service.state.now_ms())
 
     def parts(
         self, properties: Properties, events: EventSink, *, fails_on_data_loss: bool = True

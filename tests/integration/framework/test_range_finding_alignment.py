@@ -44,7 +44,10 @@ async def test_a_shard_that_cannot_be_read_is_waited_for_and_then_left_behind(
     assert all(len(query.stored()[key]) - len(read) <= 4 for key, read in query.read.items())
 
 
-async def test_a_shard_that_comes_back_is_read_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_shard_that_comes_back_is_read_in_portions(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kinesis_publishers.readers.range_ends")
     monkeypatch.setattr(rules, "_RANGE_BYTES", 5_000)
     query = Query(patience_seconds=30.0)
     query.put(30)
@@ -58,6 +61,8 @@ async def test_a_shard_that_comes_back_is_read_in_portions(monkeypatch: pytest.M
     for second in range(760):
         if second < 600:
             query.put(4)
+        elif second == 600:
+            await query.restart()
         await query.clock.advance(1.0)
         before = len(query.read[throttled])
         await query.read_some(ReadLimit())
@@ -65,6 +70,8 @@ async def test_a_shard_that_comes_back_is_read_in_portions(monkeypatch: pytest.M
     assert query.read == query.stored()
     # Ten minutes have more than a thousand.
     assert largest <= 300
+    (told,) = [one for one in caplog.messages if "begin" in one]
+    assert "0:10:0" in told
 
 
 async def put_for_an_hour(query: Query, records: int) -> None:

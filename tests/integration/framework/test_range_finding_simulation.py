@@ -214,19 +214,14 @@ def _by_key(progress: dict[str, StreamProgress]) -> dict[ShardKey, ShardProgress
 
 
 @frozen
-class Put:
-    count: int
+class Change:
+    """A method of the world, which changes the stream."""
+
+    name: str
+    number: int
 
     async def __call__(self, world: Looking) -> None:
-        world.put(self.count)
-
-
-@frozen
-class Reshard:
-    shard_count: int
-
-    async def __call__(self, world: Looking) -> None:
-        world.reshard(self.shard_count)
+        getattr(world, self.name)(self.number)
 
 
 @frozen
@@ -305,11 +300,12 @@ LIMITS = st.one_of(
     st.builds(ReadLimit, payload_bytes=st.integers(400, 4000)),
 )
 HAPPENINGS = st.one_of(
-    st.builds(Put, st.one_of(st.integers(1, 30), st.integers(100, 400))),
+    st.builds(Change, st.just("put"), st.one_of(st.integers(1, 30), st.integers(100, 400))),
     st.just(Look(ReadLimit())),
     st.just(Look(ReadLimit())),
     st.builds(Look, LIMITS),
-    st.builds(Reshard, st.integers(1, 4)),
+    st.builds(Change, st.just("reshard"), st.integers(1, 4)),
+    st.builds(Change, st.just("split"), st.integers(0, 3)),
     st.builds(Break, FAULTS),
     st.just(Restart()),
 )
@@ -356,7 +352,7 @@ async def run(
 )
 @example(
     # More records than a page has arrive within the millisecond of the look.
-    script=[*[(0.0, Look(ReadLimit()))] * 3, (0.34375, Put(9))],
+    script=[*[(0.0, Look(ReadLimit()))] * 3, (0.34375, Change("put", 9))],
     behaviour=Behaviour(),
     last=[LookForAll()],
     piece_records=None,
@@ -394,7 +390,7 @@ def test_one_round_for_the_tip_and_available_now_read_all_that_is_there(
 @settings(max_examples=2)
 @given(behaviour=BEHAVIOURS)
 def test_rounds_of_a_busy_shard_cut_its_ranges(behaviour: Behaviour) -> None:
-    steady = [(1.0, Put(8))] * 60
+    steady = [(1.0, Change("put", 8))] * 60
     script = [*steady, (0.0, Look(ReadLimit())), *steady, (0.0, Look(ReadLimit()))]
     world = asyncio.run(run(script, behaviour, LookForAll(), piece_records=5))
     assert world.cut_count >= 6
