@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from kinesis_publishers.abc import (
@@ -39,6 +39,9 @@ _OPERATION = "SubscribeToShard"
 # takes one call per second, successful or not (AWS API reference).
 _EXCLUSIVE_SECONDS = 5.0
 _CALL_PERIOD_SECONDS = 1.0
+# An event that was waited for so long was not there before, but may have been under way.
+_FRESH_SECONDS = 1.0
+_UNDER_WAY = timedelta(seconds=1)
 # A shard that has ended says so at once: AWS is never silent about it for so long.
 _QUIET_SECONDS = 60.0
 
@@ -212,16 +215,21 @@ class FanOutRecordPublisher(RecordPublisher):
         consumer: RecordBatchConsumer,
         requested_at: datetime,
     ) -> RunResult:
+        clock = self._context.clock
         while True:
+            asked_at, since = clock.now(), clock.monotonic()
             size = await self._of_service(subscription.wait_for_event())
+            if clock.monotonic() - since >= _FRESH_SECONDS:
+                requested_at = max(requested_at, asked_at - _UNDER_WAY)
             if size is None:
                 self._end_reason = "the service ended it"
                 return RunResult.INCOMPLETE
             if not await self._make_room(consumer, size):
                 return RunResult.INCOMPLETE
             event = await self._of_service(subscription.receive())
-            # When an event was made is not known, only that it was after the subscription began:
-            # with a lag of 0 everything that had arrived by then has been delivered.
+            # When an event was made is not known, only that it was after the subscription began,
+            # and about when the wait for it began if none was there: with a lag of 0 everything
+            # that had arrived by then has been delivered.
             batch = RecordBatch.from_page(event.page, shard=self._shard, requested_at=requested_at)
             await self._deliver(batch, event, consumer)
             problem = _contradiction(event)

@@ -12,6 +12,7 @@ from kinesis_publishers.errors import InternalServiceError
 from kinesis_publishers.events import EventReceived, SubscriptionEnded, SubscriptionStarted
 from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
+    FakeSubscription,
     RecordingConsumer,
     bounded_shard,
     event_of,
@@ -130,6 +131,25 @@ async def test_everything_that_arrived_before_the_subscription_is_delivered_with
     consumer = RecordingConsumer(take_a_while)
     await fan_out.run(consumer, within=200.0)
     assert [batch.requested_at for batch in consumer.batches] == [began_at, began_at]
+
+
+async def test_an_event_that_was_waited_for_was_made_after_the_wait_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A shard without records has an event every few seconds: it is at its tip, and says so."""
+    wait = FakeSubscription.wait_for_event
+
+    async def wait_long(subscription: FakeSubscription) -> int | None:
+        await fan_out.clock.sleep(5.0)
+        return await wait(subscription)
+
+    monkeypatch.setattr(FakeSubscription, "wait_for_event", wait_long)
+    fan_out = FanOut.of(events(*[event_of(continuation="500")] * 3, LAST))
+    began_at = fan_out.clock.now()
+    consumer = RecordingConsumer()
+    await fan_out.run(consumer, within=200.0)
+    seconds = [(batch.requested_at - began_at).total_seconds() for batch in consumer.batches]
+    assert seconds == [0.0, 4.0, 9.0, 14.0]
 
 
 async def test_an_event_without_continuation_and_without_children_is_not_the_end_of_the_shard():
