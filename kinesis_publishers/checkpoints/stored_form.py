@@ -186,4 +186,5 @@ _LEASE_FIELDS: dict[str, Callable[[object], Any]] = {
     "consumer_arn": _text,
     "watermark": instant_of,
     "is_idle": bool,
+    "is_at_tip": bool,
 }

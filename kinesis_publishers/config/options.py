@@ -204,17 +204,17 @@ class Options(TypedDict, total=False):
     processing_slow_after: Time | None
     """The time after which a callback, or the body of a loop."""
     watermark_assigner: str | type[object] | None
-    """What the event time of a record is."""
+    """Where the event time of a record comes from."""
     watermark_disordermillis: Time | None
-    """By how much the event time of a record may be before that of an earlier one of its shard."""
+    """How far out of order event times may be within a shard."""
     shard_idle_interval: Time | None
-    """A shard at its tip without records for this long is idle: it delays no watermark."""
+    """After this long without a record."""
     watermark_sync_interval: Time | None
-    """The period in which workers with leases tell each other their watermarks."""
+    """How often workers with leases publish the watermarks of their shards."""
     watermark_lookahead_millis: Time | None
-    """How far ahead of the watermark a shard is read on; 0 lets no shard wait."""
+    """How far ahead of the others, in event time, a shard is read; with 0, no shard waits."""
     watermark_sync_queue_capacity: int | None
-    """While so many records of a shard wait for the application, it is read no further."""
+    """With watermark.lookahead.millis."""
     metrics_sinks: str | Sequence[str] | None
     """Where diagnostic events go."""
     metrics_level: Literal["shard", "stream"] | None

@@ -31,10 +31,12 @@ class Front:
         until: all of its records that arrived before this instant have come; ``None`` if nothing is
             known of it.
         is_idle: whether nothing of it waits to be read, so that it holds no other shard back.
+        is_at_tip: whether nothing of it waits to be read, although it may hold others back.
     """
 
     until: datetime | None
     is_idle: bool = False
+    is_at_tip: bool = False
 
 
 def common_instant(fronts: Iterable[Front]) -> datetime | None:

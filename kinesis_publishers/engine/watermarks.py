@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from kinesis_publishers.abc import WatermarkAssigner
 from kinesis_publishers.clock import Clock
@@ -145,15 +145,20 @@ class ShardWatermarks:
 
     def fronts(self) -> dict[ShardKey, Front]:
         """Return where each shard is."""
-        return {key: Front(one.until, self._is_idle(one)) for key, one in self._marks.items()}
+        return {
+            key: Front(one.until, self._is_idle(one), self._is_at_tip(one))
+            for key, one in self._marks.items()
+        }
 
     def reading(self, others: Collection[Front]) -> datetime | None:
         """Return the event time that all shards have reached which have something to read.
 
         ``None`` while that is unknown of one of them, unless it is of the ``others``.
         """
-        fronts = [Front(one.until, self._is_at_tip(one)) for one in self._marks.values()]
-        return common_instant([*fronts, *(one for one in others if one.until is not None)])
+        known = [one for one in others if one.until is not None]
+        return common_instant(
+            evolve(one, is_idle=one.is_at_tip) for one in (*self.fronts().values(), *known)
+        )
 
     def is_ahead(self, key: ShardKey, reading: datetime | None) -> bool:
         """Say whether a shard is to wait for the others, which have reached ``reading``."""
@@ -173,7 +178,8 @@ class ShardWatermarks:
             return mark.until is None or mark.listings >= _LISTINGS_AFTER_END
         if mark.status is None or mark.deliveries:
             return False
-        return not mark.status.lag_seconds(self._clock.now())
+        # ``None`` is no lag that is known.
+        return mark.status.lag_seconds(self._clock.now()) == 0.0
 
 
 def _latest(*instants: datetime | None) -> datetime | None:

@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from attrs import define, evolve, field
@@ -297,9 +298,9 @@ class Leases(LeaseWorker, ShardAssigner):
         """Tell other workers where the shards of this one are: the next write of a row does."""
         self._fronts = {key: one for key, one in fronts.items() if key in self._held}
 
-    def watermark_of(self, key: ShardKey) -> datetime | None:
-        """Return where the last reader of a shard was, by event time."""
-        return watermark_of(self._current_rows(), key)
+    def stored_watermarks(self) -> Callable[[ShardKey], datetime | None]:
+        """Return what says where the last reader of a shard was, by event time."""
+        return partial(watermark_of, self._current_rows())
 
     def other_fronts(self, own: Collection[ShardKey]) -> list[Front]:
         """Return where the shards of the application are, except this worker's ``own``."""
@@ -361,6 +362,7 @@ class Leases(LeaseWorker, ShardAssigner):
             owner=owner,
             leaving=None,
             is_idle=None,
+            is_at_tip=None,
             settle_seconds=settle,
             # It may have been registered after the lease was taken.
             consumer_arn=self._consumer_arns.get(key.stream_arn, lease.consumer_arn),

@@ -17,7 +17,12 @@ def with_front(lease: Lease, front: Front | None) -> Lease:
     if front is None:
         return lease
     # What is left out of the row can be read by earlier versions.
-    return evolve(lease, watermark=front.until, is_idle=front.is_idle or None)
+    return evolve(
+        lease,
+        watermark=front.until,
+        is_idle=front.is_idle or None,
+        is_at_tip=front.is_at_tip or None,
+    )
 
 
 def watermark_of(rows: Rows, key: ShardKey) -> datetime | None:
@@ -38,7 +43,11 @@ def open_fronts(
     whatever its last one has said.
     """
     return [
-        Front(watermark_of(rows, key), bool(lease_of(row).is_idle) and not is_free(key))
+        Front(watermark_of(rows, key))
+        if is_free(key)
+        else Front(
+            watermark_of(rows, key), bool(lease_of(row).is_idle), bool(lease_of(row).is_at_tip)
+        )
         for key, row in rows.items()
         if key not in own
         and not row.checkpoint.progress.is_ended

@@ -208,8 +208,8 @@ class LeaseWorker(LeaseRows):
             known = self._first_row(self._listed[key]).lease or lease
             lease = evolve(lease, parents=known.parents, hash_range=known.hash_range)
         switches = lease.switches + 1
-        taken = evolve(lease, owner=self.worker, leaving=leaving, switches=switches, is_idle=None)
-        return with_lease(row, taken)
+        taken = evolve(lease, owner=self.worker, leaving=leaving, switches=switches)
+        return with_lease(row, evolve(taken, is_idle=None, is_at_tip=None))
 
     async def _hold(self, rows: Sequence[Checkpoint]) -> None:
         """Write rows that make this worker the holder, and begin with those that were written."""

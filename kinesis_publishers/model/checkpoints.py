@@ -35,6 +35,7 @@ class Lease:
         watermark: what happened before this instant has been processed of the shard, but for the
             disorder; ``None`` while unknown, or where nobody asks for watermarks.
         is_idle: whether the shard delays no watermark; ``None`` stands for ``False``.
+        is_at_tip: whether no shard waits for it (``watermark.lookahead.millis``), the same.
     """
 
     owner: str | None = None
@@ -48,6 +49,7 @@ class Lease:
     consumer_arn: str | None = None
     watermark: datetime | None = None
     is_idle: bool | None = None
+    is_at_tip: bool | None = None
 
     @property
     def holder(self) -> str | None:

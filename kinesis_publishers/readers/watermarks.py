@@ -82,6 +82,15 @@ class WatermarkSink(ForwardingSink):
                 "all workers."
             )
             leases = None
+        if leases is not None and 0 < config.lookahead_seconds < 2 * config.sync_interval_seconds:
+            _LOGGER.warning(
+                "%s is %g s, less than twice %s (%g s): the workers learn too late how far the "
+                "others are, and stop and go. Give a longer lookahead or a shorter interval.",
+                WatermarkConfig.lookahead_seconds.full_key,
+                config.lookahead_seconds,
+                WatermarkConfig.sync_interval_seconds.full_key,
+                config.sync_interval_seconds,
+            )
         shards = ShardWatermarks(watermark_assigner_of(properties), config, services.clock)
         return cls(inner, services, shards, config, leases, on_watermark)
 
@@ -92,7 +101,7 @@ class WatermarkSink(ForwardingSink):
 
     def follow(self, shards: Collection[Shard], progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Learn which shards are read, and where each of them begins."""
-        stored = None if self._leases is None else self._leases.watermark_of
+        stored = None if self._leases is None else self._leases.stored_watermarks()
         self._shards.follow(shards, progress, stored)
         self._has_news.set()
 
@@ -102,8 +111,11 @@ class WatermarkSink(ForwardingSink):
         self._has_news.set()
 
     def observe(self, status: ShardStatus) -> None:
-        self._inner.observe(status)
         self._shards.note(status)
+        if self._leases is not None and status.progress.is_ended:
+            # The checkpoint of the end is the last write of the row.
+            self._leases.publish(self._shards.fronts())
+        self._inner.observe(status)
         self._has_news.set()
 
     def observe_discovery(self) -> None:

@@ -201,7 +201,7 @@ def changes(rows: Rows, targets: Targets) -> dict[ShardKey, Checkpoint]:
 
 def _freed(checkpoint: Checkpoint, progress: ShardProgress | None) -> Checkpoint:
     # By event time the next reader may begin earlier, too.
-    cleared: Any = dict.fromkeys(("owner", "leaving", "watermark", "is_idle"))
+    cleared: Any = dict.fromkeys(("owner", "leaving", "watermark", "is_idle", "is_at_tip"))
     lease = checkpoint.lease and evolve(checkpoint.lease, **cleared)
     return evolve(checkpoint, lease=lease, progress=progress or checkpoint.progress)
 

@@ -256,7 +256,7 @@ def row_fields(row: StoredCheckpoint) -> dict[str, object]:
         **progress_fields(checkpoint.progress),
         "is_ended": checkpoint.progress.is_ended,
         # JSON has no numbers of this size; and what is imported begins by event time as it comes.
-        **asdict(lease_of(row), filter=exclude("hash_range", "watermark", "is_idle")),
+        **asdict(lease_of(row), filter=exclude("hash_range", "watermark", "is_idle", "is_at_tip")),
         "version": row.version.number,
         "writer": row.version.writer,
     }

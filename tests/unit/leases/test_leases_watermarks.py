@@ -10,10 +10,10 @@ from attrs import define, evolve, field
 
 from kinesis_publishers import KinesisDataFetcher, Properties
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
-from kinesis_publishers.config import LeaseFormat
+from kinesis_publishers.config import LeaseFormat, WatermarkConfig
 from kinesis_publishers.engine.alignment import Front
 from kinesis_publishers.leases.leases import Leases
-from kinesis_publishers.leases.watermarks import open_fronts
+from kinesis_publishers.leases.watermarks import open_fronts, watermark_of
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, Lease, StoredCheckpoint
 from kinesis_publishers.readers.watermarks import WatermarkSink
 from kinesis_publishers.testing.fakes import RecordingSink, sample_shard, shard_name
@@ -41,6 +41,7 @@ class Workers(Watched):
     group: Group = field(init=False)
     waiting: dict[str, datetime] = field(factory=dict)
     told: dict[str, list[datetime]] = field(factory=dict)
+    properties: Properties = PROPERTIES
     gate: asyncio.Event = field(factory=asyncio.Event)
 
     @group.default
@@ -74,7 +75,7 @@ class Workers(Watched):
             leases = Leases(store, config(name), self.clock, self.events.append)
             checkpointer = Checkpointer(leases, CONFIG, self.clock)
             inner = checkpointer.sink(RecordingSink(process))
-            sink = WatermarkSink.around(inner, PROPERTIES, services, leases, check)
+            sink = WatermarkSink.around(inner, self.properties, services, leases, check)
             fetcher = KinesisDataFetcher(services, sink, checkpointer=checkpointer, assigner=leases)
             task = asyncio.create_task(fetcher.run())
             try:
@@ -123,6 +124,38 @@ async def test_no_worker_passes_what_another_one_reads_hands_over_or_leaves_when
             assert at(40) <= world.told["one"][-1] <= at(43)
 
 
+async def test_a_shard_at_its_tip_lets_those_of_other_workers_go_on() -> None:
+    world = Workers(properties=PROPERTIES.with_values({WatermarkConfig.lookahead_seconds: "5s"}))
+    world.gate.set()
+    for number in range(4):
+        world.empty(number)
+        world.store(number, 10)
+    async with world.worker("one"), world.worker("slow"):
+        (first, *_) = [int(one.shard_id[-1]) for one in world.group.rows if world.holder(one)]
+        for second in range(100, 200, 10):
+            world.store(first, second)
+            await world.clock.advance(5)
+        await world.clock.advance(60)
+        assert world.waiting == {}
+
+
+async def test_a_child_begins_where_its_parent_has_ended_however_soon_that_was() -> None:
+    world = Workers()
+    for number in range(2):
+        world.empty(number)
+        world.store(number, 10)
+    async with world.worker("one"):
+        await world.clock.advance(60)
+        # Within one period of synchronisation.
+        world.store(0, 50)
+        world.close(0, child_of(0, number=2))
+        await world.clock.advance(0.5)
+        world.empty(2, parent=0)
+        await world.clock.advance(0.3)
+    rows = {key: found[0] for key, found in world.group.rows.items()}
+    assert watermark_of(rows, sample_shard(2).key) == at(50)
+
+
 def test_the_rows_say_where_shards_are_that_others_read_or_nobody_does() -> None:
     def row(number: int, watermark: datetime | None, *parents: int, **more: bool) -> Checkpoint:
         names = tuple(map(shard_name, parents))
@@ -136,14 +169,15 @@ def test_the_rows_say_where_shards_are_that_others_read_or_nobody_does() -> None
         row(1, at(7)),
         row(2, None, 0, 1),
         row(3, None, 2),
-        row(4, at(9), is_idle=True),
+        row(4, at(9), is_idle=True, is_at_tip=True),
         row(5, at(9), is_idle=True),
         row(6, at(3)),
     ]
     rows = {one.shard: StoredCheckpoint(checkpoint=one, version=version) for one in found}
     own, dead = sample_shard(6).key, sample_shard(5).key
     fronts = open_fronts(rows, {own}, lambda key: key == dead)
-    assert fronts == [Front(at(5)), Front(at(9), is_idle=True), Front(at(9))]
+    idle = Front(at(9), is_idle=True, is_at_tip=True)
+    assert fronts == [Front(at(5)), idle, Front(at(9))]
 
 
 async def test_the_table_of_the_kcl_has_room_for_local_watermarks_only(
