@@ -312,7 +312,9 @@ class DeliveryFeed(DeliverySink):
 
     def put_back(self, item: Item) -> None:
         """Let :meth:`next` return ``item`` once more: it has not been handled."""
-        self._waiting.appendleft(item)
+        is_outdated = isinstance(item, Watermark) and self._watermark_that_waits() is not None
+        if not is_outdated:
+            self._waiting.appendleft(item)
 
     def stop(self) -> None:
         """Hand out no more; what has been handed out may still be recorded."""
@@ -383,13 +385,15 @@ class DeliveryFeed(DeliverySink):
             self._has_news.set()
 
     async def _hand_out_watermark(self, instant: datetime) -> None:
-        for item in self._waiting:
-            if isinstance(item, Watermark):
-                # It may be told of now: all before it has been processed.
-                item.instant = instant
-                return
-        self._waiting.append(Watermark(instant))
-        self._has_news.set()
+        if (waiting := self._watermark_that_waits()) is not None:
+            # It may be told of now: all before it has been processed.
+            waiting.instant = instant
+        else:
+            self._waiting.append(Watermark(instant))
+            self._has_news.set()
+
+    def _watermark_that_waits(self) -> Watermark | None:
+        return next((one for one in self._waiting if isinstance(one, Watermark)), None)
 
     def observe(self, status: ShardStatus) -> None:
         if status.progress.is_ended:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import KinesisDataFetcher, WatermarkAssigner, read, records, scan
+from kinesis_publishers.events import Event, WatermarkMeasured
 
 if TYPE_CHECKING:
     from kinesis_publishers import Record, RecordBatch, Shard
@@ -83,7 +84,7 @@ class Reader:
         await asyncio.to_thread(lambda: [self.take(record) for record in iterator])
 
 
-@pytest.mark.parametrize("way", ["with_read", "with_fetcher", "with_scan", "with_records"])
+@pytest.mark.parametrize("way", [one for one in dir(Reader) if one.startswith("with_")])
 async def test_each_way_tells_all_watermarks_and_fails_with_what_the_callback_raises(
     orders: Orders, way: str
 ) -> None:
@@ -94,3 +95,38 @@ async def test_each_way_tells_all_watermarks_and_fails_with_what_the_callback_ra
     failing.error = LookupError("no window")
     with pytest.raises(LookupError, match="no window"):
         await getattr(failing, way)()
+
+
+async def test_after_a_cancelled_call_watermarks_go_on_and_never_back(orders: Orders) -> None:
+    told: list[datetime] = []
+    is_told, is_later = asyncio.Event(), asyncio.Event()
+
+    async def hang_first(watermark: datetime) -> None:
+        told.append(watermark)
+        if len(told) == 1:
+            is_told.set()
+            await asyncio.Event().wait()
+        elif len(told) == 5:
+            stream.stop()
+
+    def note(event: Event) -> None:
+        if told and isinstance(event, WatermarkMeasured) and event.watermark > told[0]:
+            is_later.set()
+
+    async def take_all() -> None:
+        async for _ in stream:
+            pass
+
+    # By arrival, the watermark of shards at their tips follows the time.
+    orders.put(COUNT)
+    async with read(orders.properties(), on_watermark=hang_first, events=note) as stream:
+        first = asyncio.create_task(take_all())
+        await is_told.wait()
+        await is_later.wait()
+        first.cancel()
+        await asyncio.wait([first])
+        is_later.clear()
+        await is_later.wait()
+        await take_all()
+    assert told[1:] == sorted(set(told[1:]))
+    assert told[1] >= told[0]
