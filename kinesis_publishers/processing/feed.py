@@ -39,8 +39,7 @@ class HandedOut:
         delivery: the records, at least one.
         recorded: how many of them have been recorded as processed.
         is_done: is set when all of them are finished.
-        is_cut: whether the rest is for another worker: nothing after the current record is
-            processed here.
+        is_cut: whether what follows the current record is for another worker.
         is_lost: whether that worker has begun already: what is processed here is not recorded.
     """
 
@@ -60,9 +59,10 @@ class Withdrawn:
 
 @define
 class Watermark:
-    """An instant before which everything has been processed, to be told of."""
+    """An instant before which all has been processed, and the shard that was read last."""
 
     instant: datetime
+    shard: ShardKey
 
 
 def _progress_within(delivery: Delivery, count: int) -> ShardProgress:
@@ -102,6 +102,7 @@ class DeliveryFeed(DeliverySink):
     """
 
     slow_calls: SlowCalls
+    _last_shard: ShardKey
 
     def __init__(
         self,
@@ -273,9 +274,7 @@ class DeliveryFeed(DeliverySink):
         return handed.delivery.shard.key in self._held_back
 
     async def next(self) -> Item | None:
-        """Return the next delivery, last status of a shard, one that was taken away, or watermark.
-
-        ``None`` after :meth:`stop`.
+        """Return what comes next, ``None`` after :meth:`stop`.
 
         Raises:
             KinesisPublishersError: reading has failed.
@@ -312,8 +311,7 @@ class DeliveryFeed(DeliverySink):
 
     def put_back(self, item: Item) -> None:
         """Let :meth:`next` return ``item`` once more: it has not been handled."""
-        is_outdated = isinstance(item, Watermark) and self._watermark_that_waits() is not None
-        if not is_outdated:
+        if not (isinstance(item, Watermark) and self._watermark_that_waits()):
             self._waiting.appendleft(item)
 
     def stop(self) -> None:
@@ -357,7 +355,7 @@ class DeliveryFeed(DeliverySink):
 
     async def deliver(self, delivery: Delivery) -> None:
         handed = HandedOut(delivery)
-        key = delivery.shard.key
+        self._last_shard = key = delivery.shard.key
         self._in_progress[key] = handed
         self._waiting.append(handed)
         self._has_news.set()
@@ -389,13 +387,14 @@ class DeliveryFeed(DeliverySink):
             # It may be told of now: all before it has been processed.
             waiting.instant = instant
         else:
-            self._waiting.append(Watermark(instant))
+            self._waiting.append(Watermark(instant, self._last_shard))
             self._has_news.set()
 
     def _watermark_that_waits(self) -> Watermark | None:
         return next((one for one in self._waiting if isinstance(one, Watermark)), None)
 
     def observe(self, status: ShardStatus) -> None:
+        self._last_shard = status.shard.key
         if status.progress.is_ended:
             self._waiting.append(status)
             self._has_news.set()

@@ -350,12 +350,13 @@ class RecordStream(AsyncIterator["Record"]):
         while True:
             item = await self._feed.next()
             if isinstance(item, ShardStatus):
-                await self._tell("on_shard_end", self._on_shard_end, item.shard, item)
+                end = item.shard.key
+                await self._tell("on_shard_end", self._on_shard_end, item.shard, item, end)
                 self._feed.record_end(item, was_told=self._on_shard_end is not None)
             elif isinstance(item, Withdrawn):
-                await self._tell("on_shard_lost", self._on_shard_lost, item.shard, item)
+                await self._tell("on_shard_lost", self._on_shard_lost, item.shard, item, item.shard)
             elif isinstance(item, Watermark):
-                await self._tell("on_watermark", self._on_watermark, item.instant, item)
+                await self._tell("on_watermark", self._on_watermark, item.instant, item, item.shard)
             else:
                 return item
 
@@ -365,6 +366,7 @@ class RecordStream(AsyncIterator["Record"]):
         hook: Callable[[_T], Awaitable[None]] | None,
         subject: _T,
         item: Item,
+        shard: ShardKey,
     ) -> None:
         if hook is None:
             return
@@ -374,7 +376,10 @@ class RecordStream(AsyncIterator["Record"]):
                 raise TypeError(
                     f"{name} returned {told!r}, and read awaits it: make it an async function"
                 )
-            with cancelled_from_outside_only(ProcessingCancelledError, f"{subject}: {name}"):
+            with (
+                self._feed.slow_calls.watching(f"{name} for {subject}", shard),
+                cancelled_from_outside_only(ProcessingCancelledError, f"{subject}: {name}"),
+            ):
                 await told
         except BaseException as error:
             # The next call after a cancellation calls the hook again first.

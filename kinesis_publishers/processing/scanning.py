@@ -280,7 +280,7 @@ class _Scanner:
                 elif isinstance(item, Withdrawn):
                     await self._handle_loss(item.shard)
                 elif isinstance(item, Watermark):
-                    await self._handle_watermark(item.instant)
+                    await self._handle_watermark(item)
                 else:
                     return item
 
@@ -290,10 +290,11 @@ class _Scanner:
             with self._feed.slow_calls.watching(name, shard):
                 await self._threads.call(name, self._on_shard_lost, shard, then=lambda: None)
 
-    async def _handle_watermark(self, watermark: datetime) -> None:
+    async def _handle_watermark(self, watermark: Watermark) -> None:
         assert self._on_watermark is not None, "there are none without it"
-        name = f"on_watermark for {watermark}"
-        await self._threads.call(name, self._on_watermark, watermark, then=lambda: None)
+        name = f"on_watermark for {watermark.instant}"
+        with self._feed.slow_calls.watching(name, watermark.shard):
+            await self._threads.call(name, self._on_watermark, watermark.instant, then=lambda: None)
 
     async def _handle_end(self, end: ShardStatus) -> None:
         if self._on_shard_end is None:

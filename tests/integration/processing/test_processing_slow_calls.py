@@ -38,6 +38,31 @@ def put_aside_slowly(orders: Orders, wait: Callable[[], bool], **more: Any) -> N
         scan(orders.properties(), process, on_error=DeadLetter(put), **more)
 
 
+def tell_slowly(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
+    stop = threading.Event()
+
+    def close(_: object) -> None:
+        wait()
+        stop.set()
+
+    scan(orders.properties(), lambda _: None, on_watermark=close, stop=stop, **more)
+
+
+def read_and_tell_slowly(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
+    async def close(_: object) -> None:
+        await asyncio.to_thread(wait)
+        stream.stop()
+
+    async def main() -> None:
+        nonlocal stream
+        stream = read(orders.properties(), on_watermark=close, **more)
+        async for _ in stream:
+            pass
+
+    stream: Any = None
+    asyncio.run(main())
+
+
 def loop_slowly(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
     with records(orders.properties(), **more) as stream:
         for _ in stream:
@@ -62,10 +87,21 @@ def read_slowly(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
         (partial(scan_slowly, decode="text"), f"{__name__}.scan_slowly.<locals>.process"),
         (partial(scan_slowly, per_batch=True), f"{__name__}.scan_slowly.<locals>.process"),
         (put_aside_slowly, "put of DeadLetter for record "),
+        (tell_slowly, "on_watermark for "),
+        (read_and_tell_slowly, "on_watermark for "),
         (loop_slowly, "the body of the loop"),
         (read_slowly, "the body of the loop"),
     ],
-    ids=["record", "value", "batch", "dead letter", "loop", "async loop"],
+    ids=[
+        "record",
+        "value",
+        "batch",
+        "dead letter",
+        "watermark",
+        "async watermark",
+        "loop",
+        "async loop",
+    ],
 )
 def test_a_call_that_takes_long_is_reported_while_it_does_and_when_it_returns(
     orders: Orders, monkeypatch: pytest.MonkeyPatch, work: Callable[..., None], name: str
