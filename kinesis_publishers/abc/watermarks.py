@@ -1,4 +1,4 @@
-"""When what a record tells of has happened, by which watermarks advance."""
+"""Where the event times of records come from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kinesis_publishers.model import Record, RecordBatch
 
 
 class WatermarkAssigner(ABC):
-    """Says the event times of records, by which watermarks advance.
+    """Extracts the event times of records, which advance the watermark.
 
     ``kinesis.watermark.assigner`` names one: ARRIVAL, an entry point, or ``module:Class``. One
     instance serves all streams of a reader, on its event loop; a record has the name of its stream.
@@ -29,19 +29,31 @@ class WatermarkAssigner(ABC):
 
     @abstractmethod
     def event_time_of(self, record: Record) -> datetime | None:
-        """Return when that has happened which ``record`` tells of, aware; ``None`` if never.
+        """Return the event time of ``record``, with a time zone; ``None`` if it has none.
 
         It runs for every record, and must not block.
         """
 
     def latest_of(self, batch: RecordBatch) -> datetime | None:
         """Return the latest event time in a batch of one shard, ``None`` if it has none."""
-        times = map(self.event_time_of, batch)
-        return max((one for one in times if one is not None), default=None)
+        latest = None
+        for record in batch:
+            try:
+                happened = self.event_time_of(record)
+                if happened is not None and (latest is None or happened > latest):
+                    latest = happened
+            except Exception as error:
+                error.add_note(
+                    f"It was raised by {type(self).__name__} for the event time of record "
+                    f"{record.id}. Return None for a record that has none."
+                )
+                raise
+        return latest
 
     def reached_by(self, arrived: datetime) -> datetime | None:
-        """Return the event time that a shard has reached of which all until ``arrived`` was read.
+        """Return the event time of a shard whose records have been read up to ``arrived``.
 
-        Asked after each answer, also without records. ``None`` where arrival says nothing.
+        It runs after each answer, with or without records. ``None`` if the time of arrival says
+        nothing about event time.
         """
         return None

@@ -106,13 +106,14 @@ class ShardWatermarks:
         """Process a delivery in the context; unless it raises, the shard is behind it then.
 
         Raises:
-            ValueError: the assigner has said a time without a zone.
+            ValueError: the assigner has returned something other than a datetime with a time zone.
         """
         # Before the application may change the batch.
         latest = self._assigner.latest_of(delivery.batch)
-        if latest is not None and latest.tzinfo is None:
+        if latest is not None and getattr(latest, "tzinfo", None) is None:
             raise ValueError(
-                f"{type(self._assigner).__name__} says the event time {latest} without a time zone"
+                f"{type(self._assigner).__name__} returned the event time {latest!r} in "
+                f"{delivery.shard}: return a datetime with a time zone, or None"
             )
         latest = None if latest is None else latest - self._disorder
         if (mark := self._marks.get(delivery.shard.key)) is None:

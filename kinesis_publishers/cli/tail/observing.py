@@ -19,6 +19,7 @@ from kinesis_publishers.config import (
     RegistrationConfig,
     RegistrationStrategy,
     SourceConfig,
+    WatermarkConfig,
 )
 from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.parsers import Scalar
@@ -36,6 +37,8 @@ _CHECKPOINTS: Final = [
     option.full_key
     for option in (*CHECKPOINT_OPTIONS, *LeaseConfig.options(), AssignmentConfig.written_assigner)
 ]
+# A tail has no watermarks, and its shards do not wait for one another.
+_WATERMARKS: Final = [option.full_key for option in WatermarkConfig.options()]
 _POSITION: Final = InitialPositionConfig.position.full_key
 _BEGIN: Final = {_POSITION, InitialPositionConfig.timestamp_text.full_key}
 _SHARDS: Final = InitialPositionConfig.shards.full_key
@@ -62,10 +65,10 @@ def observer_properties(
     """
     file, line = by_full_key(connection.config), by_full_key(connection.pairs)
     reasons: list[str] = []
-    more: dict[str, str | None] = dict(position)
+    more: dict[str, str | None] = {**dict.fromkeys(_WATERMARKS), **position}
     if _APPLICATION in file.keys() | line.keys():
         begin = {} if _BEGIN & line.keys() else {_POSITION: InitialPosition.LATEST.value}
-        more = {**dict.fromkeys(_CHECKPOINTS), _SHARDS: line.get(_SHARDS), **begin, **position}
+        more |= {**dict.fromkeys(_CHECKPOINTS), _SHARDS: line.get(_SHARDS), **begin, **position}
         reasons.append(
             f"{_APPLICATION} is left out: tail neither reads nor writes checkpoints, and begins at "
             "LATEST, unless --from, --at, --since or -P say where."

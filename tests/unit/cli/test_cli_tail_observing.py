@@ -8,6 +8,7 @@ from typing import Any
 import click
 import pytest
 
+from kinesis_publishers import Properties
 from kinesis_publishers.cli.shared.connection import Connection
 from kinesis_publishers.cli.tail.observing import observer_properties
 from kinesis_publishers.config import (
@@ -19,6 +20,7 @@ from kinesis_publishers.config import (
     RegistrationConfig,
     RegistrationStrategy,
     SourceConfig,
+    WatermarkConfig,
 )
 from kinesis_publishers.errors import ConfigErrors
 
@@ -100,6 +102,15 @@ def test_it_polls_once_a_second_unless_it_is_told_otherwise(
 def test_where_it_polls_in_place_of_fan_out_it_does_so_once_a_second() -> None:
     observed = Observed(_LEDGER)
     assert (observed.publisher, observed.get(PollingConfig.interval_seconds)) == ("POLLING", 1000)
+
+
+def test_watermarks_of_an_application_need_no_class_here() -> None:
+    options = {"assigner": "not_installed:Placed", "lookahead.millis": "60s"}
+    given = {f"kinesis.watermark.{name}": value for name, value in options.items()}
+    properties = Observed(given).properties
+    assert WatermarkConfig.from_properties(properties) == WatermarkConfig.from_properties(
+        Properties.parse({"kinesis.streams": "orders"}, complete=False)
+    )
 
 
 def test_a_custom_publisher_is_left_as_it_is() -> None:

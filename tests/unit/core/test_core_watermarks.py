@@ -42,7 +42,7 @@ class PayloadTime(WatermarkAssigner):
     """Has the event times in the payloads, if they are there."""
 
     def event_time_of(self, record: Record) -> datetime | None:
-        return datetime.fromisoformat(record.data.decode())
+        return 1.5 if record.data == b"1.5" else datetime.fromisoformat(record.data.decode())
 
 
 def at(seconds: float) -> datetime:
@@ -245,15 +245,32 @@ async def test_a_shard_that_has_ended_holds_on_until_its_children_begin_where_it
         assert world.told == [at(10), at(40)]
 
 
-async def test_an_event_time_without_a_zone_ends_reading_before_the_record_is_processed() -> None:
+@pytest.mark.parametrize(
+    ("payload", "problem"),
+    [
+        (
+            b"2026-01-01T00:00:00",
+            r"PayloadTime returned .*orders/shardId-0+: return a datetime with",
+        ),
+        (b"1.5", r"PayloadTime returned the event time 1\.5 in"),
+        (b"poison", "Invalid isoformat string: 'poison'"),
+    ],
+)
+async def test_a_wrong_event_time_ends_reading_before_the_record_is_processed(
+    payload: bytes, problem: str
+) -> None:
     world = Watched()
     world.empty(0)
     world.put(0, 1)
     stored = world.shards[shard_name(0)].records
-    stored[0] = stored[0]._replace(data=b"2026-01-01T00:00:00")
-    with pytest.raises(ValueError, match=r"PayloadTime says .* without a time zone"):
+    stored[0] = stored[0]._replace(data=payload)
+    with pytest.raises(ValueError, match=problem) as caught:
         await finish(world.watching(OWN).run(), world.clock)
     assert world.sink.records == []
+    if payload == b"poison":
+        assert (
+            f"PayloadTime for the event time of record {stored[0].id}" in caught.value.__notes__[0]
+        )
 
 
 async def test_nobody_pays_for_watermarks_who_does_not_ask() -> None:
