@@ -138,7 +138,7 @@ class KclApplication:
         return self.rows()[shard_id(number)]
 
     def wait_for_rows(
-        self, condition: Callable[[dict[str, Row]], bool], seconds: float = 60
+        self, condition: Callable[[dict[str, Row]], bool], seconds: float = 150
     ) -> None:
         """Return when the table's rows meet the condition."""
         deadline = time.monotonic() + seconds

@@ -142,8 +142,9 @@ def test_the_leader_of_3x_gives_leases_to_a_worker_that_tells_of_itself(
         return bool(given) and "checkpointOwner" not in given[0]
 
     kcl.wait_for_rows(other_has_one, 90)
-    (requested,) = worker.of("shutdownRequested")
-    assert [row["leaseKey"] for row in given] == [{"S": requested.shard}]
-    of_shard = [record.sequence for record in worker.records if record.shard == requested.shard]
+    shard = given[0]["leaseKey"]["S"]
+    # On a busy machine it gives another one meanwhile.
+    assert shard in [requested.shard for requested in worker.of("shutdownRequested")]
+    of_shard = [record.sequence for record in worker.records if record.shard == shard]
     assert given[0]["checkpoint"] == {"S": of_shard[-1] if of_shard else "TRIM_HORIZON"}
     assert kcl.rows()["Leader"]["ownerName"] == {"S": "one"}
