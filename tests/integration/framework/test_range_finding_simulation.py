@@ -118,16 +118,18 @@ def test_rounds_of_a_busy_shard_cut_its_ranges(behaviour: Behaviour) -> None:
     assert world.cut_count >= 6
 
 
-@pytest.mark.parametrize("limit", [ReadLimit(), ReadLimit(records=20)])
+@pytest.mark.parametrize("limit", [ReadLimit(), ReadLimit(records=20), ReadLimit(records=400)])
 @pytest.mark.parametrize("late_end", [False, True])
+@pytest.mark.parametrize("count", [3, 30, 300])
+@pytest.mark.parametrize("pause", [1.0, 40.0])
 def test_what_came_after_the_end_of_a_shard_waits_for_its_children(
-    limit: ReadLimit, late_end: bool
+    limit: ReadLimit, late_end: bool, count: int, pause: float
 ) -> None:
     script = [
         *[(1.0, Look(limit))] * 8,
-        (1.0, Change("put", 30)),
-        (1.0, Change("split", 0)),
-        *[(10.0, Change("put", 30))] * 2,
+        *[(pause, Change("put", count))] * 3,
+        (pause, Change("split", 0)),
+        *[(10.0, Change("put", count))] * 2,
         *[(1.0, Look(limit))] * 12,
     ]
     asyncio.run(run(script, Behaviour(late_shard_end=late_end), LookForAll()))
