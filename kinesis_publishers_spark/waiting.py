@@ -92,11 +92,13 @@ def take(
     lanes: dict[ShardKey, list[Chunk]] = {}
     for chunk in waiting:
         lanes.setdefault(chunk.shard, []).append(chunk)
-    # Between two shards records wait no longer than within one.
-    heads = [one[0] for one in lanes.values()]
-    for head in [one for one in heads if not lanes.keys().isdisjoint(one.ancestors)]:
-        until = min(until, head.begins)
-        lanes[head.shard] = []
+    # Between two shards records wait no longer than within one. But the ancestors go first, and
+    # whole: arrival times are not monotonic from shard to shard either.
+    ends = {key: lane[-1].until for key, lane in lanes.items()}
+    for head in [lane[0] for lane in lanes.values()]:
+        if before := [ends[key] for key in head.ancestors & ends.keys()]:
+            until = min(until, max(head.begins, *before))
+            lanes[head.shard] = []
     left = {key: sum(one.count_until(until) for one in lane) for key, lane in lanes.items()}
     if not limit.is_unlimited and not _fits(limit, lanes, left):
         left = _admitted(lanes, limit, until)

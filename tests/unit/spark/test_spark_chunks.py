@@ -231,3 +231,20 @@ def test_a_shard_waits_until_its_ancestors_are_in_an_earlier_batch() -> None:
     second, rest = take(rest, BatchLimit())
     assert [one.shard for one in second] == [child, other]
     assert rest == []
+
+
+@FAST
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), max_size=4), limits)
+def test_the_ancestors_go_first_however_their_arrival_times_disagree(
+    arrivals: list[list[int]], limit: BatchLimit
+) -> None:
+    family = [shard(number) for number in range(len(arrivals))]
+    rest = [chunk(key, arrivals[n], ancestors=family[:n]) for n, key in enumerate(family)]
+    rest.append(chunk(shard(9), [4]))
+    handed: list[int] = []
+    while rest:
+        taken, rest = take(rest, limit)
+        (related,) = {one.shard for one in taken} - {shard(9)} or {None}
+        assert taken, "it stands still"
+        handed += [] if related is None else [family.index(related)]
+    assert handed == sorted(handed)
