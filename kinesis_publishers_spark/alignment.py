@@ -7,8 +7,6 @@ import logging
 import math
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
-from heapq import heappop, heappush
-from itertools import count
 from typing import TYPE_CHECKING
 
 from attrs import define
@@ -22,7 +20,7 @@ from kinesis_publishers.readers import (
     PendingPool,
     ShardLeftBehind,
 )
-from kinesis_publishers_spark.chunks import EVERYTHING, NOTHING, Chunk, micros_of
+from kinesis_publishers_spark.chunks import EVERYTHING, NOTHING, Chunk
 
 if TYPE_CHECKING:
     from kinesis_publishers_spark.micro_batches import Query
@@ -34,12 +32,12 @@ _LOGGER = logging.getLogger(__name__)
 # would take turns.
 _BOUND = timedelta(seconds=3)
 _ROOM_AHEAD = 1 / 2
+# How many are read beyond the pool at once: what the others bring may show that there is no need.
+_FAVOURED_AT_ONCE = 8
 # How long an answer shows that a shard is at its tip. A subscription sends something every 5 s, and
 # is opened again within as long.
 _POLLED_TIP_SECONDS, _TIP_SECONDS = 5.0, 15.0
 _POLLS_MISSED = 3
-# How often the shards are looked at for what only the time tells.
-_LOOK_SECONDS = 1.0
 # Shards that begin further apart than this are worth a line.
 _FAR_APART = timedelta(minutes=1)
 
@@ -56,6 +54,7 @@ class _Shard:
         begins: the first one.
         has_ended: whether it was read to its end; its children may have begun where that was.
         is_finished: whether it is read no further, although it has not ended.
+        was_lost: whether the others once stopped waiting for it.
     """
 
     until: datetime = NOTHING
@@ -65,6 +64,7 @@ class _Shard:
     begins: datetime | None = None
     has_ended: bool = False
     is_finished: bool = False
+    was_lost: bool = False
 
 
 class AlignedShards:
@@ -76,13 +76,11 @@ class AlignedShards:
 
     Attributes:
         until: the common instant: no shard has an earlier record that was not fetched.
-        held: the shards that wait because they are ahead.
-        aligned_until: the latest arrival that was handed out, ``None`` before the first.
         lost: the shards that the others do not wait for any longer.
     """
 
     def __init__(self, query: Query, moved: Callable[[], object]) -> None:
-        self._clock, self._late, self._moved = query.clock, query.late, moved
+        self._query, self._clock, self._moved = query, query.clock, moved
         spark = SparkConfig.from_properties(query.properties)
         self.is_on = spark.alignment is Alignment.ARRIVAL
         self._patience = Patience[ShardKey](spark.alignment_patience_seconds)
@@ -92,15 +90,14 @@ class AlignedShards:
         # Where those stand that hold the others back.
         self._holding: dict[ShardKey, datetime] = {}
         self.until = EVERYTHING
-        self.held: set[ShardKey] = set()
         self.lost: set[ShardKey] = set()
-        self._waiting: list[tuple[datetime, int, asyncio.Future[None]]] = []
-        self._turn = count()
-        self._look_at = -math.inf
-        self.aligned_until: datetime | None = None
+        # Those that wait because they are ahead, and how far they have come.
+        self._held: dict[ShardKey, tuple[datetime, asyncio.Future[None]]] = {}
+        # Those that were given room beyond the pool, until they answer.
+        self._favoured: set[ShardKey] = set()
 
     def switch_off(self) -> None:
-        """Let no shard wait for another: the publisher gives its records no arrival times."""
+        """Stop aligning the shards: the source does not tell when its records arrived."""
         if not self.is_on:
             return
         _LOGGER.warning(
@@ -151,7 +148,7 @@ class AlignedShards:
         """Learn how far a shard has been read."""
         key, shard = status.shard.key, self._known(status.shard.key)
         before = shard.until
-        is_at_tip = status.millis_behind_latest == 0
+        lag, is_at_tip = status.millis_behind_latest, status.millis_behind_latest == 0
         if status.progress.is_ended or (
             is_at_tip and (status.shard.is_closed or status.child_shards)
         ):
@@ -164,9 +161,13 @@ class AlignedShards:
             # By the lag that the service tells: good enough to see that a gap is searched.
             shard.searched = status.read_until or shard.searched
             seconds = self._polled_tip_seconds if status.is_polled else _TIP_SECONDS
-            shard.tip_until = self._clock.monotonic() + seconds if is_at_tip else -math.inf
+            # If a publisher never says that it is at the tip, its silence is waited for once.
+            is_silent = lag is None and shard.was_lost and shard.until == before
+            is_idle = is_at_tip or is_silent
+            shard.tip_until = self._clock.monotonic() + seconds if is_idle else -math.inf
         if shard.until != before:
             self.lost.discard(key)
+        self._favoured.discard(key)
         self._settle(key, shard)
 
     def _settle(self, key: ShardKey, shard: _Shard) -> None:
@@ -182,8 +183,11 @@ class AlignedShards:
         """Learn which shards are being read."""
         running = fetcher.statuses
         for one in running:
+            key, shard = one.shard.key, self._known(one.shard.key)
+            # Its ancestors, which are forgotten below, go out before it.
+            shard.arrived = max(shard.arrived, self.arrived(fetcher.ancestors_of(key)))
             # Nothing is known of a shard before its first answer but where it begins.
-            if self._known(one.shard.key).until == NOTHING:
+            if shard.until == NOTHING:
                 self.observe(one)
         keys = {one.shard.key for one in running}
         for key in self._shards.keys() - keys:
@@ -201,42 +205,42 @@ class AlignedShards:
         shard = self._known(key)
         while shard.until > self._limit and pool.filled >= _ROOM_AHEAD:
             future = asyncio.get_running_loop().create_future()
-            heappush(self._waiting, (shard.until, next(self._turn), future))
-            self.held.add(key)
+            self._held[key] = shard.until, future
             try:
                 await future
             finally:
-                self.held.discard(key)
+                del self._held[key]
 
     def _wake(self, limit: datetime) -> None:
-        while self._waiting and self._waiting[0][0] <= limit:
-            future = heappop(self._waiting)[2]
-            if not future.done():
+        for until, future in self._held.values():
+            if until <= limit and not future.done():
                 future.set_result(None)
 
-    def relieve(self, pool: PendingPool, *, is_stuck: bool) -> None:
+    def relieve(self, pool: PendingPool, is_stuck: Callable[[], bool]) -> None:
         """Let those read on that may.
 
         Args:
             pool: what all shards share.
-            is_stuck: whether records wait of which none may be handed out.
+            is_stuck: says whether records wait of which none may be handed out.
         """
         if pool.filled < _ROOM_AHEAD:
             self._wake(EVERYTHING)
-        if is_stuck and pool.waiter_count:
-            # Without these nothing gives its room back. Nothing else is forced: while Spark works,
-            # the pool is its limit.
-            waiting = pool.waiting
-            for key, at in self._holding.items():
-                if at == self.until and key in waiting:
-                    pool.favour(key)
+        left = _FAVOURED_AT_ONCE - len(self._favoured)
+        if left <= 0 or not pool.waiter_count or not is_stuck():
+            return
+        # Until all that are furthest behind have answered, nothing gives its room back.
+        waiting = pool.waiting
+        last = [key for key, at in self._holding.items() if at == self.until and key in waiting]
+        for key in sorted(last, key=str)[:left]:
+            self._favoured.add(key)
+            pool.favour(key)
 
     def look(self, fetcher: KinesisDataFetcher) -> None:
-        """Learn what only the time tells; called whenever records wait."""
-        now = self._clock.monotonic()
-        if now < self._look_at or not self.is_on:
+        """Learn what only time tells; called every second while records wait."""
+        if not self.is_on:
             return
-        self._look_at = now + _LOOK_SECONDS
+        # Who has not answered by now is not to hold up the others that need room.
+        self._favoured.clear()
         self.follow(fetcher)
         for key, shard in self._shards.items():
             self._settle(key, shard)
@@ -246,11 +250,12 @@ class AlignedShards:
             for key, one in self._shards.items()
         }
         # Who waits for the others, or for room, is not to blame.
-        waiting = fetcher.pool.waiting | self.held
+        waiting = fetcher.pool.waiting | self._held.keys()
         excused = [key for key in self._shards if key in waiting]
-        lost = self._patience.lost(fronts, now, excused=excused)
+        lost = self._patience.lost(fronts, self._clock.monotonic(), excused=excused)
         furthest = max((one.until for one in self._shards.values()), default=NOTHING)
         for key in lost - self.lost:
+            self._shards[key].was_lost = True
             until = self._shards[key].until
             seconds = None if until == NOTHING else (furthest - until).total_seconds()
             fetcher.events(ShardLeftBehind(shard=key, seconds=seconds))
@@ -260,28 +265,23 @@ class AlignedShards:
 
     def hand_out(self, chunks: Collection[Chunk]) -> None:
         """Note what a micro-batch has: at least one record."""
-        latest, before = max(one.until for one in chunks), self.aligned_until
+        latest, before = max(one.until for one in chunks), self._query.aligned_until
         if before is None:
             self._tell_distance()
         else:
             latest = max(latest, before)
             for one in chunks:
-                if late := one.count_before(before - LATE_AFTER):
-                    self._late[one.shard] += late
-        self.aligned_until = latest
-
-    @property
-    def aligned_until_millis(self) -> int | None:
-        """:attr:`aligned_until`, in milliseconds since 1970."""
-        return None if self.aligned_until is None else micros_of(self.aligned_until) // 1000
+                if late := one.count_older(before - LATE_AFTER):
+                    self._query.late[one.shard] += late
+        self._query.aligned_until = latest
 
     def _tell_distance(self) -> None:
         begun = {one.begins: key for key, one in self._shards.items() if one.begins is not None}
         if len(begun) < 2 or (distance := max(begun) - min(begun)) <= _FAR_APART or not self.is_on:
             return
         _LOGGER.info(
-            "The first records of the shards are up to %.0f s apart. %s is the furthest behind, "
-            "and the others wait for it.",
+            "The shards begin up to %.0f s apart. %s is the furthest behind, and the others wait "
+            "for it.",
             distance.total_seconds(),
             begun[min(begun)],
         )

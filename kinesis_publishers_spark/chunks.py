@@ -83,9 +83,9 @@ class Chunk:
         """Return how many rows go out up to ``until``; they do not end inside an aggregate."""
         if self.until <= until:
             return len(self)
-        return 0 if self.since > until else bisect_right(self._arrivals(), micros_of(until))
+        return 0 if self.begins > until else bisect_right(self._arrivals(), micros_of(until))
 
-    def count_before(self, instant: datetime) -> int:
+    def count_older(self, instant: datetime) -> int:
         """Return how many rows arrived before ``instant``."""
         arrivals = self.rows.column("approximateArrivalTimestamp")
         if _instant(pc.min(arrivals)) >= instant:

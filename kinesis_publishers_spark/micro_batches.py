@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
 from kinesis_publishers.config import Planner, SparkConfig, StreamsConfig
 from kinesis_publishers.errors import CheckpointError
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from kinesis_publishers_spark.lag import Lag
 
 
-@frozen(kw_only=True, eq=False)
+@define(kw_only=True, eq=False)
 class Query:
-    """What all sessions of a query share.
+    """What all sessions of a query share, one after the other.
 
     Attributes:
         properties: the configuration.
@@ -39,8 +39,8 @@ class Query:
         clock: measures how far the service's clock is ahead.
         guard: removes stream consumers when this process is gone; ``None`` if there are none. All
             sessions share it, because the consumers are still needed between two of them.
-        late: how many records of each shard were handed out long after others that are younger; it
-            goes on from one session to the next.
+        late: how many records of each shard were handed out long after others that are younger.
+        aligned_until: the latest arrival that prefetch has handed out, ``None`` before the first.
     """
 
     properties: Properties
@@ -48,6 +48,7 @@ class Query:
     clock: ServiceClock
     guard: ConsumerGuard | None
     late: Counter[ShardKey] = field(factory=Counter)
+    aligned_until: datetime | None = None
 
 
 @frozen(kw_only=True, eq=False)

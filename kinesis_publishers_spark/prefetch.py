@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -21,12 +21,13 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.config import PendingConfig, SparkConfig
 from kinesis_publishers.event_loop import EventLoopThread
-from kinesis_publishers.readers import publisher_factory_class
+from kinesis_publishers.readers import TaskScope
 from kinesis_publishers_spark.alignment import AlignedShards
 from kinesis_publishers_spark.chunks import (
     BatchLimit,
     Chunk,
     balanced,
+    micros_of,
     needs_refresh,
     next_offset,
 )
@@ -36,6 +37,7 @@ from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import RangePartition
 from kinesis_publishers_spark.processes import prepare_source
 from kinesis_publishers_spark.schema import Columns, to_spark_arrow
+from kinesis_publishers_spark.tip_polls import TipPolls
 from kinesis_publishers_spark.waiting import WaitingChunks, oldest, partitions_of, take
 
 _T = TypeVar("_T")
@@ -44,15 +46,13 @@ _T = TypeVar("_T")
 _REFRESH_CHECK_SECONDS = 60.0
 # Converted in some ten milliseconds; one answer has no more records unless they are in aggregates.
 _MOST_ROWS_IN_LOOP = 10_000
-# How long a shard at its tip waits for Spark's next question before it is polled nevertheless, and
-# how long that question waits for the answers: GetRecords takes some milliseconds.
-_HOLD_SECONDS = 0.3
-_ANSWER_SECONDS = 0.03
 # Spark asks again after 10 ms, if this is its only source: within so long of the last answer. After
 # so long without records each of its questions waits for them, and the polls meanwhile for it.
 _ASKS_AGAIN_SECONDS = 0.05
 _RESTLESS_SECONDS = 2.0
 _PATIENCE_SECONDS = 0.1
+# How often the shards are looked at for what only time tells.
+_LOOK_SECONDS = 1.0
 # By how much the service's clock may be ahead unnoticed: its answers tell whole seconds.
 _CLOCKS_DIFFER = timedelta(seconds=1)
 # How long AvailableNow waits for more records before it hands out a small micro-batch.
@@ -88,8 +88,6 @@ class PrefetchSession(Session, DeliverySink):
         )
         self.waiting = WaitingChunks()
         self.aligned = AlignedShards(query, self._note_instant)
-        factory = publisher_factory_class(query.properties)
-        self._has_arrivals = factory.subscribes or factory.reads_ranges
         self._is_dirty = False
         self._next_refresh_check = 0.0
         # When Spark was told last that there is something, and that there is nothing.
@@ -98,12 +96,7 @@ class PrefetchSession(Session, DeliverySink):
         self._begun = Offset()
         self._is_over = False
         self._activity = asyncio.Event()
-        # The shards that are polled at their tips. Those of them whose polls wait for Spark's
-        # question, and those that have to answer it.
-        self._at_tip: set[ShardKey] = set()
-        self._held: set[ShardKey] = set()
-        self._unanswered: set[ShardKey] = set()
-        self._question = asyncio.Event()
+        self._polls = TipPolls(self._clock)
         self._loop: EventLoopThread | None = None
         self._result: Future[None] | None = None
 
@@ -118,18 +111,33 @@ class PrefetchSession(Session, DeliverySink):
             ) as fetcher:
                 await fetcher.prepare()
                 prepare_source()
-                self.attach(fetcher)
-                await fetcher.run()
+                async with self.attached(fetcher):
+                    await fetcher.run()
         finally:
             # The result itself is set a moment later, when this task is done.
             self._is_over = True
             self._activity.set()
 
-    def attach(self, fetcher: KinesisDataFetcher) -> None:
-        """Plan what ``fetcher``, which is prepared and hands its records to this, reads."""
+    @asynccontextmanager
+    async def attached(self, fetcher: KinesisDataFetcher) -> AsyncIterator[None]:
+        """Plan what ``fetcher`` reads meanwhile; it is prepared and hands its records to this."""
         self._begun = Offset.of(fetcher.progress)
         self._fetcher = fetcher
         self._activity.set()
+        async with TaskScope() as scope:
+            looking = scope.spawn(self._look_periodically(fetcher), name="look at the shards")
+            try:
+                yield
+            finally:
+                looking.cancel()
+
+    async def _look_periodically(self, fetcher: KinesisDataFetcher) -> None:
+        # Not when Spark asks: a minute may pass until then.
+        while True:
+            await self._clock.sleep(_LOOK_SECONDS)
+            if self.waiting.chunks:
+                self.aligned.look(fetcher)
+            self._relieve()
 
     async def deliver(self, delivery: Delivery) -> None:
         shard, fetcher, batch = delivery.shard, self._fetcher, delivery.batch
@@ -148,48 +156,24 @@ class PrefetchSession(Session, DeliverySink):
             since=self.aligned.arrived({shard.key, *ancestors}),
             reservation=delivery.reservation,
         )
-        if not self._has_arrivals and chunk.arrived >= batch.requested_at:
+        if not batch.has_arrival_times:
             self.aligned.switch_off()
         self.aligned.note(chunk)
         self.waiting.add(chunk)
         self._mark_dirty()
 
-    async def wait_until_wanted(self, shard: ShardKey) -> bool:
-        """Wait for the shards that are behind, and let a poll fall together with Spark's question.
-
-        Spark asks every 10 ms while it has nothing to do, and between two micro-batches. Without
-        this a record would wait twice, for the next poll and for the next question after it.
-        """
+    async def wait_until_wanted(self, shard: ShardKey) -> None:
         if self._fetcher is not None:
             await self.aligned.wait(shard, self._fetcher.pool)
-        if self._catch_up_to is not None or shard not in self._at_tip:
-            return False
-        self._held.add(shard)
-        try:
-            with suppress(TimeoutError):
-                async with self._clock.timeout(_HOLD_SECONDS):
-                    await self._question.wait()
-        finally:
-            self._held.discard(shard)
-        return False
-
-    async def _ask_shards(self) -> None:
-        """Let the polls go that wait, and wait for their answers, but not for long."""
-        self._unanswered = set(self._held)
-        self._question.set()
-        self._question.clear()
-        await self._wait_while(lambda: bool(self._unanswered), _ANSWER_SECONDS)
+        # Once the shard waits for room.
+        asyncio.get_running_loop().call_soon(self._relieve)
+        if self._catch_up_to is None:
+            await self._polls.wait(shard)
 
     def observe(self, status: ShardStatus) -> None:
-        if self._unanswered:
-            self._unanswered.discard(status.shard.key)
-            if not self._unanswered:
-                self._activity.set()
+        self._polls.observe(status)
         self.aligned.observe(status)
-        if status.is_polled and status.millis_behind_latest == 0:
-            self._at_tip.add(status.shard.key)
-        else:
-            self._at_tip.discard(status.shard.key)
+        self._relieve()
         if status.progress.is_ended:
             self._mark_dirty()
         until, fetcher, seen = self._catch_up_to, self._fetcher, status.read_until
@@ -235,7 +219,7 @@ class PrefetchSession(Session, DeliverySink):
         is_catching_up = self._catch_up_to is not None
         if not is_catching_up and self._is_only_asked():
             self._ask(
-                self._wait_while(lambda: not (self._is_over or self._has_news()), _PATIENCE_SECONDS)
+                self._wait_while(lambda: not (self._is_over or self._is_due()), _PATIENCE_SECONDS)
             )
         if not is_catching_up and self._has_too_little(limit):
             self._raise_if_failed()
@@ -266,11 +250,7 @@ class PrefetchSession(Session, DeliverySink):
             enough = enough.tightened(BatchLimit(records=limit.min_records))
             if not self._has_enough(enough):
                 return True
-        return not (self._held or self._has_news())
-
-    def _has_news(self) -> bool:
-        # Who waits for other shards may do so for too long.
-        return self._is_due() or bool(self.waiting.chunks or self.aligned.held)
+        return not (self._polls.held or self._is_due())
 
     def _is_due(self) -> bool:
         return self._is_dirty or self._clock.monotonic() >= self._next_refresh_check
@@ -300,7 +280,6 @@ class PrefetchSession(Session, DeliverySink):
             is_done = self._is_caught_up() and not self._is_dirty
             if end != start or is_done or self._is_over:
                 return end, chunks
-            self._relieve()
             self._activity.clear()
             await self._wait_while(lambda: not self._activity.is_set(), _PATIENCE_SECONDS)
 
@@ -335,19 +314,15 @@ class PrefetchSession(Session, DeliverySink):
         await self._prepared()
         if self._fetcher is None:
             return start, []  # It has failed, which _ask() raises.
-        if self._held:
-            await self._ask_shards()
-        if self.waiting.chunks:
-            self.aligned.look(self._fetcher)
+        if self._polls.held:
+            await self._polls.ask()
         if not self._is_due():
-            self._relieve()
             return start, []
         self._is_dirty = False
         self._next_refresh_check = self._clock.monotonic() + _REFRESH_CHECK_SECONDS
         known = Offset.of(self._fetcher.progress)
         taken, rest = take(self.waiting.chunks, limit, self._until)
         if not taken and not needs_refresh(start, known, self._clock.now()):
-            self._relieve()
             return start, []
         end = next_offset(start, taken, rest, known=known, begun=self._begun)
         if taken:
@@ -359,13 +334,14 @@ class PrefetchSession(Session, DeliverySink):
 
     def _relieve(self) -> None:
         if self._fetcher is not None:
-            is_stuck = bool(self.waiting.chunks) and not self._is_dirty
-            self.aligned.relieve(self._fetcher.pool, is_stuck=is_stuck)
+            until = self._until
+            self.aligned.relieve(self._fetcher.pool, lambda: self.waiting.are_early(until))
 
     def lag(self, planned: dict[ShardKey, datetime]) -> Lag | None:
         return None if self._loop is None else self._ask(self._lag(planned))
 
     async def _lag(self, planned: dict[ShardKey, datetime]) -> Lag:
+        until = self._query.aligned_until
         return Lag.of(
             [] if self._fetcher is None else self._fetcher.statuses,
             oldest(self.waiting.chunks) | planned,
@@ -374,7 +350,7 @@ class PrefetchSession(Session, DeliverySink):
             buffered_bytes=self.waiting.payload_bytes,
             late=self._query.late,
             held_back_shards=len(self.aligned.lost),
-            aligned_until=self.aligned.aligned_until_millis,
+            aligned_until=None if until is None else micros_of(until) // 1000,
         )
 
     def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:

@@ -54,10 +54,12 @@ class WaitingChunks:
 
     def block(self, pool: PendingPool) -> bool:
         """Say whether nothing more is fetched until some of them go out."""
-        if not pool.waiter_count:
-            return False
-        held = {id(one): one for chunk in [*self.chunks] if (one := chunk.reservation)}
-        return pool.needs_room_of(held.values())
+        # What is being read has room, too.
+        return pool.waiter_count > 0 and pool.records <= self.records
+
+    def are_early(self, until: datetime) -> bool:
+        """Say whether there are some, and all of them arrived after ``until``."""
+        return bool(self.chunks) and all(one.begins > until for one in self.chunks)
 
     def hand_out(self, taken: Collection[Chunk], rest: list[Chunk]) -> None:
         """Keep ``rest``, and give the room of what was taken back to the pool."""

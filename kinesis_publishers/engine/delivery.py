@@ -140,12 +140,8 @@ class DeliverySink(ABC):
         Only while whole shards are read: the reader of a range knows where it ends.
         """
 
-    async def wait_until_wanted(self, shard: ShardKey) -> bool:
-        """Wait while more of a shard is not wanted; called before each poll and each event.
-
-        Return whether it is read now even if the pool is full, because others wait for it.
-        """
-        return False
+    async def wait_until_wanted(self, shard: ShardKey) -> None:  # noqa: B027 - optional
+        """Wait while more of a shard is not wanted; called before each poll and each event."""
 
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:  # noqa: B027 - optional
         """Learn that another worker is to read a shard: finish with what was delivered of it.
@@ -172,8 +168,8 @@ class ForwardingSink(DeliverySink):
     def observe(self, status: ShardStatus) -> None:
         self._inner.observe(status)
 
-    async def wait_until_wanted(self, shard: ShardKey) -> bool:
-        return await self._inner.wait_until_wanted(shard)
+    async def wait_until_wanted(self, shard: ShardKey) -> None:
+        await self._inner.wait_until_wanted(shard)
 
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
         self._inner.withdraw(shard, is_lost=is_lost)
@@ -244,7 +240,7 @@ class DeliveryRoom:
     def try_acquire(self, records: int, payload_bytes: int) -> bool:
         """Take so much room, in place of what is held, if there is some that nothing waits for."""
         self.release()
-        self._reservation = self._context.pool.try_acquire(records, payload_bytes, self._shard)
+        self._reservation = self._context.pool.try_acquire(records, payload_bytes)
         return self._reservation is not None
 
     async def _wait_for_room(self, records: int, payload_bytes: int) -> Reservation:

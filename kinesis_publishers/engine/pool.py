@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Hashable
+from collections.abc import Hashable
 
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.events import EventSink, PoolUsed, ignore_event
+
+# A call for fewer costs more than the room that it saves.
+_FEWEST_RECORDS = 100
 
 
 class Reservation:
@@ -63,8 +66,6 @@ class PendingPool:
         self._waiters: deque[tuple[int, int, asyncio.Future[Reservation], Hashable | None]] = (
             deque()
         )
-        # Whose next request is served whatever the pool holds.
-        self._favoured: set[Hashable] = set()
         self._is_closed = False
         self._events = events
 
@@ -79,27 +80,25 @@ class PendingPool:
         return max(self.records / self._max_records, self.payload_bytes / self._max_bytes)
 
     @property
+    def records_each(self) -> int:
+        """How many records of 1 KiB the pool has for each caller that waits, at least 100."""
+        most = min(self._max_records, self._max_bytes // 1024)
+        return max(_FEWEST_RECORDS, most // max(1, len(self._waiters)))
+
+    @property
     def waiting(self) -> set[Hashable]:
         """The owners that wait for space."""
         return {one[3] for one in self._waiters}
 
-    def needs_room_of(self, held: Collection[Reservation]) -> bool:
-        """Say whether nobody gets space until some of ``held`` is given back."""
-        # What is being read has room, too.
-        return self.waiter_count > 0 and self.records <= sum(one.records for one in held)
-
     def favour(self, owner: Hashable) -> None:
-        """Serve the request of ``owner`` that waits, or else its next one, whatever there is."""
+        """Serve the request of ``owner`` that waits, however full the pool is."""
         for waiter in self._waiters:
             if waiter[3] == owner and not waiter[2].done():
                 self._waiters.remove(waiter)
                 waiter[2].set_result(self._take(*waiter[:2]))
                 return
-        self._favoured.add(owner)
 
-    def try_acquire(
-        self, records: int, payload_bytes: int, owner: Hashable | None = None
-    ) -> Reservation | None:
+    def try_acquire(self, records: int, payload_bytes: int) -> Reservation | None:
         """Take so much if there is room now and no other caller waits; else return ``None``.
 
         Raises:
@@ -107,9 +106,7 @@ class PendingPool:
         """
         if self._is_closed:
             raise ClosedError("the pending pool is closed")
-        if owner in self._favoured:
-            self._favoured.remove(owner)
-        elif self._waiters or not self._has_room(records, payload_bytes):
+        if self._waiters or not self._has_room(records, payload_bytes):
             return None
         return self._take(records, payload_bytes)
 
@@ -124,7 +121,7 @@ class PendingPool:
         Raises:
             ClosedError: the pool was closed, before or while waiting.
         """
-        reservation = self.try_acquire(records, payload_bytes, owner)
+        reservation = self.try_acquire(records, payload_bytes)
         if reservation is not None:
             return reservation
         future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()

@@ -149,10 +149,15 @@ class ShardConsumer(ShardLoop):
 
     _leave_shard = _reach_end_of_shard
 
+    @property
+    def records_wanted(self) -> int | None:
+        # Whole pages of many shards would be too much beyond the pool.
+        pool = self.context.pool
+        return pool.records_each if pool.filled > 1 else None
+
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         await self._end_run_if_done()
-        if await self.context.sink.wait_until_wanted(self.shard.key):
-            self.context.pool.favour(self.shard.key)
+        await self.context.sink.wait_until_wanted(self.shard.key)
         wanted = self._expected(records), payload_bytes
         if not await self._has_room_ahead(*wanted):
             await self._room.acquire(*wanted)

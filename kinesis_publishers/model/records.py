@@ -158,6 +158,8 @@ class RecordBatch:
         markers: per record inside an aggregate whose producer has marked it, or ``None`` as above.
         child_shards: the shards that continue this one, if it ends with these records; if they are
             missing, the next listing names them.
+        has_arrival_times: whether the source tells when it took each of these records. Otherwise
+            ``arrival_epoch_seconds`` says when they were read.
         payload_bytes: the sum of the payloads' lengths.
     """
 
@@ -173,6 +175,7 @@ class RecordBatch:
     explicit_hash_keys: Sequence[str | None] | None = None
     markers: Sequence[str | None] | None = None
     child_shards: tuple[ChildShard, ...] = ()
+    has_arrival_times: bool = True
     payload_bytes: int = field(
         init=False, default=Factory(lambda self: sum(map(len, self.payloads)), takes_self=True)
     )

@@ -140,6 +140,7 @@ class _IteratedPublisher(RecordPublisher):
             sequence_numbers=[str(one.sequence_number) for one in found],
             arrival_epoch_seconds=[(one.arrived_at or now).timestamp() for one in found],
             millis_behind_latest=0 if is_at_tip else None,
+            has_arrival_times=all(one.arrived_at is not None for one in found),
         )
         processed = await consumer(batch)
         self._position = continue_from(self._position, processed)

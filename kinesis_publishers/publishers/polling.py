@@ -119,9 +119,10 @@ class PollingRecordPublisher(RecordPublisher):
         await self._keep_pace()
         if await self._valid_iterator() is None:
             return RunResult.INCOMPLETE
-        wanted = consumer.records_wanted
-        self._asked = self.limit if wanted is None else max(1, min(self.limit, wanted))
+        self._asked = self._wanted(consumer)
         await consumer.wait_for_space(*expected_page(*self._last_size, self._asked))
+        # It may be less after a wait.
+        self._asked = self._wanted(consumer)
         # The wait may have outlived the iterator. It is replaced here, with a single attempt: if
         # the room were given back for that, a shard that always waits so long would read nothing.
         iterator = await self._valid_iterator()
@@ -147,6 +148,10 @@ class PollingRecordPublisher(RecordPublisher):
         if has_ended and await self._has_ended(page):
             return RunResult.COMPLETE
         return RunResult.INCOMPLETE
+
+    def _wanted(self, consumer: RecordBatchConsumer) -> int:
+        wanted = consumer.records_wanted
+        return self.limit if wanted is None else max(1, min(self.limit, wanted))
 
     @property
     def seconds_left(self) -> float:

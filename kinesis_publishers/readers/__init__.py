@@ -23,6 +23,7 @@ from kinesis_publishers.engine.pool import PendingPool as PendingPool
 from kinesis_publishers.events import ShardLeftBehind as ShardLeftBehind
 from kinesis_publishers.model import PositionType as PositionType
 from kinesis_publishers.model import is_refresh_due as is_refresh_due
+from kinesis_publishers.tasks import TaskScope as TaskScope
 
 if TYPE_CHECKING:
     from kinesis_publishers.readers.bounded_read import BatchBounds as BatchBounds

@@ -123,11 +123,11 @@ class WatermarkSink(ForwardingSink):
         self._shards.note_listing()
         self._has_news.set()
 
-    async def wait_until_wanted(self, shard: ShardKey) -> bool:
+    async def wait_until_wanted(self, shard: ShardKey) -> None:
         # Whoever is behind finds room: what is ahead takes none, and gives it back once processed.
         while self.enough_records and self._shards.is_ahead(shard, self._reading):
             await self._has_advanced.wait()
-        return await self._inner.wait_until_wanted(shard)
+        await self._inner.wait_until_wanted(shard)
 
     @asynccontextmanager
     async def advancing(self) -> AsyncIterator[None]:

@@ -239,27 +239,25 @@ async def test_whenever_reading_stops_each_record_is_processed_once(
 
 
 class AsksLater(RecordingSink):
-    """Wants more only when the gate is open, and then whatever the pool holds."""
+    """Wants more only when the gate is open."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gate = asyncio.Event()
         self.asked: list[str] = []
 
-    async def wait_until_wanted(self, shard: ShardKey) -> bool:
+    async def wait_until_wanted(self, shard: ShardKey) -> None:
         self.asked.append(shard.shard_id)
         await self.gate.wait()
-        return True
 
 
-async def test_a_shard_is_polled_only_when_the_sink_wants_it_and_then_beyond_the_pool():
+async def test_a_shard_is_polled_only_when_the_sink_wants_it():
     sink = AsksLater()
-    world = World(sink=sink, pool=PendingPool(max_records=1, max_bytes=1000))
+    world = World(sink=sink)
     world.add(0, behaviour=pages(300, of=100))
     async with world.running():
         await world.clock.advance(30)
         assert (len(world.data_plane.records_calls), sink.asked) == (0, [ZERO])
-        await world.pool.acquire(1, 1000)
         sink.gate.set()
         await world.clock.advance(30)
         assert sink.records_of(ZERO) == stored_in(world)
@@ -276,7 +274,8 @@ async def test_a_shard_that_waits_for_room_gets_it_beyond_the_pool_when_it_is_fa
         assert key in fetcher.pool.waiting
         fetcher.pool.favour(key)
         await world.clock.advance(30)
-        assert [one.shard_id for one in world.data_plane.records_calls] == [key.shard_id]
+        ((shard_id, limit),) = [(one.shard_id, one.limit) for one in world.data_plane.records_calls]
+        assert (shard_id, limit) == (key.shard_id, 100), "little beyond the pool"
         assert key in fetcher.pool.waiting
         taken.release()
 

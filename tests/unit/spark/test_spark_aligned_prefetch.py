@@ -169,7 +169,7 @@ class Simulation:
 
     def check(self) -> None:
         """Check that nothing that is unread arrived long before what was handed out."""
-        until = self.session.aligned.aligned_until.timestamp()
+        until = self.query.aligned_until.timestamp()
         at_tip = self.world.clock.now().timestamp() - TIP_SECONDS
         blameless = self.unread() if not self.left_behind else []
         for name, record in blameless:
@@ -182,9 +182,8 @@ class Simulation:
         fetcher = self.world.fetcher()
         await fetcher.prepare()
         self.listing.seconds = 0.4
-        session.attach(fetcher)
         offset = Offset.of(fetcher.progress)
-        async with self.world.running(fetcher):
+        async with session.attached(fetcher), self.world.running(fetcher):
             while True:
                 assert clock.monotonic() < DEADLINE_SECONDS, self.unread()
                 planned = asyncio.create_task(session.take(offset, limit))
