@@ -221,7 +221,7 @@ class PrefetchSession(Session, DeliverySink):
             self._ask(
                 self._wait_while(lambda: not (self._is_over or self._is_due()), _PATIENCE_SECONDS)
             )
-        if not is_catching_up and self._has_too_little(limit):
+        if not is_catching_up and self.has_too_little(limit):
             self._raise_if_failed()
             end, chunks = start, list[Chunk]()
         else:
@@ -243,7 +243,8 @@ class PrefetchSession(Session, DeliverySink):
             ),
         )
 
-    def _has_too_little(self, limit: BatchLimit) -> bool:
+    def has_too_little(self, limit: BatchLimit) -> bool:
+        """Say whether there is nothing new, or less than a micro-batch has at least."""
         if limit.min_records:
             # More than half of the pool would never wait, nor what leaves no room for a page.
             enough = limit.tightened(self._enough)
