@@ -66,6 +66,8 @@ class PendingPool:
         self._waiters: deque[tuple[int, int, asyncio.Future[Reservation], Hashable | None]] = (
             deque()
         )
+        # The most that have waited at a time since nobody did.
+        self._most_waiters = 0
         self._is_closed = False
         self._events = events
 
@@ -81,9 +83,9 @@ class PendingPool:
 
     @property
     def records_each(self) -> int:
-        """How many records of 1 KiB the pool has for each caller that waits, at least 100."""
+        """How many records of 1 KiB the pool has for each caller that needs some, at least 100."""
         most = min(self._max_records, self._max_bytes // 1024)
-        return max(_FEWEST_RECORDS, most // max(1, len(self._waiters)))
+        return max(_FEWEST_RECORDS, most // max(1, self._most_waiters))
 
     @property
     def waiting(self) -> set[Hashable]:
@@ -127,6 +129,7 @@ class PendingPool:
         future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
         waiter = (records, payload_bytes, future, owner)
         self._waiters.append(waiter)
+        self._most_waiters = max(self._most_waiters, len(self._waiters))
         try:
             return await future
         except asyncio.CancelledError:
@@ -183,3 +186,5 @@ class PendingPool:
                 return
             self._waiters.popleft()
             future.set_result(self._take(records, payload_bytes))
+        if self.filled <= 1:
+            self._most_waiters = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from attrs import evolve
 
 from kinesis_publishers import (
     IteratedPublisherFactory,
@@ -18,13 +19,18 @@ from kinesis_publishers.testing.contracts import (
     RecordPublisherContract,
     RecordPublisherFactoryContract,
 )
-from kinesis_publishers.testing.fakes import RecordingConsumer, publisher_context, sample_shard
+from kinesis_publishers.testing.fakes import (
+    RecordingConsumer,
+    publisher_context,
+    sample_records,
+    sample_shard,
+)
 from tests.contract.list_publisher import FLAG, MEMORY, OPEN, ListSubject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from kinesis_publishers import Record
+    from kinesis_publishers import Record, RecordBatch
 
 
 def source_record(record: Record) -> SourceRecord:
@@ -65,7 +71,7 @@ class TestIteratedPublisher(RecordPublisherContract):
         return IteratedSubject()
 
 
-async def run_of(*yielded: object) -> None:
+async def run_of(*yielded: object) -> list[RecordBatch]:
     async def read(shard: Shard, start: StartingPosition) -> AsyncGenerator[Any, None]:
         for one in yielded:
             yield one
@@ -78,6 +84,7 @@ async def run_of(*yielded: object) -> None:
     publisher = await factory.create(StartingPosition.trim_horizon(), shard)
     while await publisher.run(consumer) is not RunResult.COMPLETE:
         pass
+    return consumer.batches
 
 
 async def test_a_number_that_does_not_increase_is_an_error() -> None:
@@ -85,6 +92,12 @@ async def test_a_number_that_does_not_increase_is_an_error() -> None:
     for yielded in ([first, second], [[first, second]]):
         with pytest.raises(ValueError, match="sequence number 1 after 1"):
             await run_of(*yielded)
+
+
+async def test_a_batch_says_whether_its_records_have_arrival_times() -> None:
+    known, unknown = map(source_record, sample_records(2))
+    batches = await run_of(known, evolve(unknown, arrived_at=None))
+    assert [one.has_arrival_times for one in batches if len(one)] == [True, False]
 
 
 async def test_none_does_not_end_the_shard() -> None:

@@ -72,6 +72,15 @@ def test_the_records_count_for_the_pool_too() -> None:
     assert _planned_at(sessions, [4, 8, 9], **little) == ["prefetch"] * 2 + ["ranges"]
 
 
+@pytest.mark.parametrize("left", [{"left_records": 7}, {"left_bytes": 70}])
+def test_what_waits_for_a_shard_that_is_behind_counts_for_the_pool_too(
+    left: dict[str, int],
+) -> None:
+    sessions = TipSessions(1, **left)
+    little = {"kinesis.pending.maxrecords": "16"}
+    assert _planned_at(sessions, [3, 4], **little) == ["prefetch", "ranges"]
+
+
 def test_a_limit_is_counted_by_prefetch_however_much_waits() -> None:
     options = {"maxRecordsPerTrigger": "1000"}
     assert _planned_at(TipSessions(1), [50, 100, 150], **options) == ["prefetch"] * 3

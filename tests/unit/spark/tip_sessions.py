@@ -66,6 +66,8 @@ class TipSession(Session):
             end=offset({SHARD: after(end)}, first={SHARD: begin + 1}),
             records=end - begin,
             payload_bytes=10 * (end - begin),
+            left_records=self._sessions.left_records,
+            left_bytes=self._sessions.left_bytes,
             partitions=partial(self._partitions, "partitions", begin, end),
         )
 
@@ -96,6 +98,8 @@ class TipSessions:
         tip: the last record.
         calls: what was planned.
         limits: of the micro-batches.
+        left_records: how many every micro-batch leaves for a later one, and how large they are.
+        left_bytes: the same.
         lags: how often the lag was asked for.
         caught_up_to: up to which instant the last session reads, ``None`` without an end.
     """
@@ -103,6 +107,8 @@ class TipSessions:
     tip: int
     calls: list[str] = field(factory=list)
     limits: list[BatchLimit | None] = field(factory=list)
+    left_records: int = 0
+    left_bytes: int = 0
     lags: int = 0
     caught_up_to: datetime | None = None
 

@@ -1,0 +1,85 @@
+"""Shards that wait for each other in the prefetch planner, one fact at a time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from attrs import evolve
+
+from kinesis_publishers import Delivery, Properties, ShardProgress, ShardStatus, StartingPosition
+from kinesis_publishers.clock import ServiceClock
+from kinesis_publishers.engine.pool import PendingPool
+from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
+from kinesis_publishers_spark.alignment import AlignedShards
+from kinesis_publishers_spark.chunks import EVERYTHING
+from kinesis_publishers_spark.micro_batches import Query
+from kinesis_publishers_spark.offsets import Offset
+from kinesis_publishers_spark.prefetch import PrefetchSession
+from tests.unit.spark.spark_builders import arrival, chunk, shard
+
+
+@pytest.fixture
+def query() -> Query:
+    properties = Properties.parse({"aws.region": "eu-west-1", "kinesis.streams": "orders"})
+    return Query(properties=properties, parallelism=1, clock=ServiceClock.around(None), guard=None)
+
+
+@pytest.fixture
+def aligned(query: Query) -> AlignedShards:
+    return AlignedShards(query, lambda: None)
+
+
+def status(number: int, seconds: float) -> ShardStatus:
+    """Return the status of a shard that is read up to so many seconds after noon, and behind."""
+    progress = ShardProgress(position=StartingPosition.trim_horizon(), as_of=arrival(seconds))
+    return ShardStatus(shard=sample_shard(number), progress=progress, millis_behind_latest=1)
+
+
+def test_a_shard_that_was_left_behind_is_waited_for_as_soon_as_it_moves(
+    aligned: AlignedShards,
+) -> None:
+    aligned.observe(status(0, 1))
+    aligned.observe(status(1, 9))
+    assert aligned.until == arrival(1)
+    aligned.lost.add(sample_shard(0).key)
+    aligned.observe(status(0, 1))
+    assert aligned.until == arrival(9)
+    aligned.observe(status(0, 2))
+    assert aligned.until == arrival(2)
+
+
+async def test_a_shard_that_is_ahead_is_read_on_when_there_is_room(aligned: AlignedShards) -> None:
+    pool, key = PendingPool(max_records=10, max_bytes=10), sample_shard(1).key
+    taken = await pool.acquire(5, 5)
+    aligned.observe(status(0, 1))
+    aligned.observe(status(1, 9))
+    waiting = asyncio.create_task(aligned.wait(key, pool))
+    await asyncio.sleep(0)
+    aligned.relieve(pool, lambda: False)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    taken.release()
+    aligned.relieve(pool, lambda: False)
+    await waiting
+
+
+async def test_nobody_waits_where_a_publisher_does_not_know_when_records_arrived(
+    query: Query,
+) -> None:
+    session, pool = PrefetchSession(query, Offset()), PendingPool(max_records=10, max_bytes=999)
+    batch = batch_of(sample_records(1), requested_at=arrival(-9e6))
+    for has_arrival_times in (True, False):
+        session.observe(status(1, 1))
+        one = evolve(batch, has_arrival_times=has_arrival_times)
+        room = await pool.acquire(1, 1)
+        await session.deliver(Delivery(one, status(0, 9).progress, room))
+        session.observe(status(0, 9))
+        expected = arrival(1) if has_arrival_times else EVERYTHING
+        assert session.aligned.until == expected
+
+
+def test_late_records_are_counted_from_one_session_to_the_next(query: Query) -> None:
+    for number, seconds in enumerate([100, 50, 90]):
+        AlignedShards(query, lambda: None).hand_out([chunk(shard(number), [seconds])])
+    assert (dict(query.late), query.aligned_until) == ({shard(1): 1}, arrival(100))
