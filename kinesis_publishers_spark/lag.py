@@ -28,7 +28,7 @@ class Lag:
         late_records: how many records of this run had arrived before an earlier micro-batch's end.
         late_records_by_shard: how many of each shard.
         held_back_shards: how many shards the others do not wait for any longer.
-        aligned_until: the end of the last micro-batch, in milliseconds since 1970, if there is one.
+        aligned_until: the latest arrival in any micro-batch, ``None`` before the first.
     """
 
     lag_millis: Mapping[str, int | None]
@@ -38,7 +38,7 @@ class Lag:
     late_records: int = 0
     late_records_by_shard: Mapping[str, int] = field(factory=dict)
     held_back_shards: int = 0
-    aligned_until: int | None = None
+    aligned_until: datetime | None = None
 
     @classmethod
     def of(
@@ -86,10 +86,11 @@ class Lag:
 
     def report(self) -> dict[str, Any]:
         """Return what Spark shows, text and numbers only; what is not known is left out."""
+        until = self.aligned_until
         numbers = {
             "maxLagMillis": self.max_lag_millis,
             "maxMillisBehindLatest": self.max_millis_behind_latest,
-            "alignedUntil": self.aligned_until,
+            "alignedUntil": None if until is None else round(until.timestamp() * 1000),
         }
         late = {shard: count for shard, count in self.late_records_by_shard.items() if count}
         return {

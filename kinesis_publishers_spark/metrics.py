@@ -105,8 +105,8 @@ class KinesisMetricsListener(StreamingQueryListener):
     @_guarded
     def onQueryTerminated(self, event: spark.QueryTerminatedEvent) -> None:
         """Report the end of a query, which has no lag any more."""
-        self._forget(event.runId)
-        self._sources.pop(event.runId, None)
+        for source in self._sources.pop(event.runId, {}).values():
+            self._send(source.events_of({}, is_report=False))
         # Not the message, which may contain anything.
         error = event.exception and (event.errorClassOnException or "unknown")
         query = self._names.pop(event.runId, str(event.id))
@@ -146,12 +146,18 @@ class _Source:
     shards: set[ShardKey] = field(factory=set)
     late: int = 0
     late_by_shard: dict[ShardKey, int] = field(factory=dict)
+    held_back: int = 0
 
-    def events_of(self, report: Mapping[str, Any], *, rows: int = 0) -> Iterator[Event]:
+    def events_of(
+        self, report: Mapping[str, Any], *, rows: int = 0, is_report: bool = True
+    ) -> Iterator[Event]:
         """Yield what a report says; an empty one, that nothing is known any more."""
         query, arn = self.query, None if len(self.arns) > 1 else next(iter(self.arns.values()))
-        held = report.get("heldBackShards", 0)
-        yield QueryProgressed(query=query, stream_arn=arn, rows=rows, held_back_shards=held)
+        before, self.held_back = self.held_back, report.get("heldBackShards", 0)
+        if is_report or before:
+            yield QueryProgressed(
+                query=query, stream_arn=arn, rows=rows, held_back_shards=self.held_back
+            )
         lags = self._by_shard(report, "lagMillis")
         behind = self._by_shard(report, "millisBehindLatest")
         for shard in self.shards | lags.keys():

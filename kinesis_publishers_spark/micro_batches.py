@@ -40,7 +40,7 @@ class Query:
         guard: removes stream consumers when this process is gone; ``None`` if there are none. All
             sessions share it, because the consumers are still needed between two of them.
         late: how many records of each shard were handed out long after others that are younger.
-        aligned_until: the latest arrival that prefetch has handed out, ``None`` before the first.
+        aligned_until: the latest arrival that was handed out, ``None`` before the first.
     """
 
     properties: Properties

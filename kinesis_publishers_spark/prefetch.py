@@ -27,7 +27,6 @@ from kinesis_publishers_spark.chunks import (
     BatchLimit,
     Chunk,
     balanced,
-    micros_of,
     needs_refresh,
     next_offset,
 )
@@ -342,7 +341,6 @@ class PrefetchSession(Session, DeliverySink):
         return None if self._loop is None else self._ask(self._lag(planned))
 
     async def _lag(self, planned: dict[ShardKey, datetime]) -> Lag:
-        until = self._query.aligned_until
         return Lag.of(
             [] if self._fetcher is None else self._fetcher.statuses,
             oldest(self.waiting.chunks) | planned,
@@ -351,7 +349,7 @@ class PrefetchSession(Session, DeliverySink):
             buffered_bytes=self.waiting.payload_bytes,
             late=self._query.late,
             held_back_shards=len(self.aligned.lost),
-            aligned_until=None if until is None else micros_of(until) // 1000,
+            aligned_until=self._query.aligned_until,
         )
 
     def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:

@@ -80,6 +80,7 @@ class RangeSession(Session):
             piece_records=self._most_records if cuts else None,
             patience_seconds=self._patience_seconds,
             late=self._query.late,
+            aligned_until=self._query.aligned_until,
             clock=self._clock,
         ) as finder:
             await finder.prepare()
@@ -127,6 +128,7 @@ class RangeSession(Session):
         self._at_work = None
 
     def _batch(self, finder: KinesisRangeFinder, start: Offset, found: Ends) -> MicroBatch | None:
+        self._query.aligned_until = finder.aligned_until
         known = Offset.of(finder.progress)
         if not found and not needs_refresh(start, known, self._clock.now()):
             self._settled_at = start
@@ -199,14 +201,13 @@ class RangeSession(Session):
             return None
         finder = self._thread.value
         waiting, now = finder.waiting_since | planned, self._clock.now()
-        until = finder.aligned_until
         return Lag.of(
             finder.statuses,
             waiting,
             now,
             late=self._query.late,
             held_back_shards=len(finder.rounds.lost),
-            aligned_until=None if until is None else round(until.timestamp() * 1000),
+            aligned_until=self._query.aligned_until,
         )
 
     def close(self) -> None:

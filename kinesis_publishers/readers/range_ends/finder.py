@@ -56,6 +56,7 @@ class KinesisRangeFinder:
             the shards do not stay together in time.
         late: counts the user records of each shard that come after much younger ones of others;
             of what was not seen, an estimate.
+        aligned_until: the latest arrival that was read before.
 
     Attributes:
         rounds: chooses what each round has of each shard.
@@ -70,6 +71,7 @@ class KinesisRangeFinder:
         piece_records: int | None = None,
         patience_seconds: float | None = None,
         late: Counter[ShardKey] | None = None,
+        aligned_until: datetime | None = None,
     ) -> None:
         self._services = services
         self._piece_records = piece_records
@@ -81,7 +83,7 @@ class KinesisRangeFinder:
             parents_first=services.discovery.config.parents_first,
             patience_seconds=patience_seconds,
         )
-        self.aligned_until: datetime | None = None
+        self.aligned_until = aligned_until
         self._shards = ShardTable(services, resume)
         self._probes: dict[ShardKey, ShardProbe] = {}
         self._next_discovery = 0.0
@@ -101,6 +103,7 @@ class KinesisRangeFinder:
         piece_records: int | None = None,
         patience_seconds: float | None = None,
         late: Counter[ShardKey] | None = None,
+        aligned_until: datetime | None = None,
         events: EventSink | None = None,
         clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
@@ -116,6 +119,7 @@ class KinesisRangeFinder:
                 piece_records=piece_records,
                 patience_seconds=patience_seconds,
                 late=late,
+                aligned_until=aligned_until,
             )
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
@@ -12,11 +14,15 @@ from kinesis_publishers.clock import ServiceClock
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
 from kinesis_publishers_spark.alignment import AlignedShards
-from kinesis_publishers_spark.chunks import EVERYTHING
-from kinesis_publishers_spark.micro_batches import Query
+from kinesis_publishers_spark.chunks import EVERYTHING, BatchLimit
+from kinesis_publishers_spark.micro_batches import Query, Session
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.prefetch import PrefetchSession
-from tests.unit.spark.spark_builders import arrival, chunk, shard
+from kinesis_publishers_spark.ranges import RangeSession
+from tests.unit.spark.spark_builders import arrival
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 
 @pytest.fixture
@@ -79,7 +85,24 @@ async def test_nobody_waits_where_a_publisher_does_not_know_when_records_arrived
         assert session.aligned.until == expected
 
 
-def test_late_records_are_counted_from_one_session_to_the_next(query: Query) -> None:
-    for number, seconds in enumerate([100, 50, 90]):
-        AlignedShards(query, lambda: None).hand_out([chunk(shard(number), [seconds])])
-    assert (dict(query.late), query.aligned_until) == ({shard(1): 1}, arrival(100))
+@pytest.mark.parametrize("session_class", [PrefetchSession, RangeSession])
+def test_late_records_are_counted_from_one_session_to_the_next(
+    query: Query, session_class: type[Session], local_kinesis: LocalKinesis
+) -> None:
+    local_kinesis.create_stream("orders")
+    query.properties = Properties.parse(
+        local_kinesis.properties("orders") | {"kinesis.stream.initpos": "TRIM_HORIZON"}
+    )
+    local_kinesis.put_many("orders", [("key", b"x")] * 3)
+    for late, ahead in ((0, timedelta()), (3, timedelta(hours=1))):
+        now = datetime.now(UTC)
+        session = session_class(query, Offset(), now)
+        try:
+            planned = session.plan(session.begun, BatchLimit())
+        finally:
+            session.close()
+        assert planned is not None
+        assert query.late.total() == late
+        assert query.aligned_until is not None
+        assert now - timedelta(seconds=9) < query.aligned_until - ahead
+        query.aligned_until += timedelta(hours=1)

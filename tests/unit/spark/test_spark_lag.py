@@ -108,9 +108,9 @@ def test_what_is_not_known_is_left_out_of_a_report() -> None:
 def test_a_report_names_the_twenty_shards_with_most_late_records_and_none_without() -> None:
     late = {str(shard(number)): number for number in range(30)}
     report = Lag(
-        lag_millis={}, millis_behind_latest={}, late_records_by_shard=late, aligned_until=17
+        lag_millis={}, millis_behind_latest={}, late_records_by_shard=late, aligned_until=NOON
     ).report()
-    assert report["alignedUntil"] == 17
+    assert report["alignedUntil"] == 1000 * NOON.timestamp()
     assert list(report["lateRecordsByShard"]) == list(late)[:9:-1]
     assert (
         Lag(lag_millis={}, millis_behind_latest={}, late_records_by_shard={"a": 0}).report()[

@@ -92,7 +92,7 @@ def test_late_records_are_counted_once_whichever_shards_are_named(
 def test_a_lag_is_not_kept_when_it_is_not_known_any_more(last: Any) -> None:
     lags = {str(shard(0)): 5120, str(shard(1)): 310}
     first = {"lagMillis": lags, "millisBehindLatest": {str(shard(1)): 20}, "heldBackShards": 1}
-    second = {"lagMillis": {str(shard(1)): 90}}
+    second = {"lagMillis": {str(shard(1)): 90}, "heldBackShards": 1}
     events = reported(progress(first), progress(second), last)
     seconds: dict[int, list[float | None]] = {0: [], 1: []}
     for event in events:
@@ -100,12 +100,14 @@ def test_a_lag_is_not_kept_when_it_is_not_known_any_more(last: Any) -> None:
             seconds[int(event.shard.shard_id[-1])].append(event.seconds)
     assert seconds == {0: [5.12, None], 1: [0.31, 0.09, None]}
     read = [one for one in events if isinstance(one, QueryProgressed)]
-    assert [one.held_back_shards for one in read] == [1, 0, 0]
+    assert [one.held_back_shards for one in read] == [1, 1, 0]
     assert [one.rows for one in read[:2]] == [50, 50]
 
 
 def test_a_failure_counts_before_any_progress_and_its_message_is_not_reported() -> None:
-    assert reported(STARTED, FAILED) == [QueryEnded(query="totals", error="unknown")]
+    failed = [QueryEnded(query="totals", error="unknown")]
+    assert reported(STARTED, FAILED) == failed
+    assert reported(progress({}), FAILED)[1:] == failed, "the end is no report"
 
 
 @pytest.mark.parametrize(
