@@ -1,4 +1,4 @@
-"""Shards that are fetched together in time: who waits for whom, and for how long."""
+"""Shards that stay together in time while they are fetched: which waits, and for how long."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-# Who is further ahead than this is not read on while the pool is half full: what is left belongs to
-# the shards that the others wait for. Less than that is no reason to wait, or shards that are level
+# A shard that is further ahead than this is not read while the pool is half full: the rest of the
+# room belongs to the shards that the others wait for. With a smaller bound, shards that are level
 # would take turns.
 _BOUND = timedelta(seconds=3)
 _ROOM_AHEAD = 1 / 2
-# How many are read beyond the pool at once: what the others bring may show that there is no need.
+# How many shards are read beyond the pool at once: their records may make room for the others.
 _FAVOURED_AT_ONCE = 8
 # How long an answer shows that a shard is at its tip. A subscription sends something every 5 s, and
 # is opened again within as long.
 _POLLED_TIP_SECONDS, _TIP_SECONDS = 5.0, 15.0
 _POLLS_MISSED = 3
-# Shards that begin further apart than this are worth a line.
+# Shards that begin further apart than this are mentioned in the log.
 _FAR_APART = timedelta(minutes=1)
 
 
@@ -47,14 +47,14 @@ class _Shard:
     """How far a shard has come.
 
     Attributes:
-        until: all that arrived before this instant has been fetched.
-        searched: the same by the lag of the last answer.
-        tip_until: until when, by the monotonic clock, its last answer shows it to be at its tip.
-        arrived: the latest arrival that was fetched.
-        begins: the first one.
-        has_ended: whether it was read to its end; its children may have begun where that was.
+        until: all records that arrived before this instant have been fetched.
+        searched: the same, estimated from the lag in the last answer.
+        tip_until: until when, by the monotonic clock, the last answer counts as one at the tip.
+        arrived: the latest arrival among the fetched records.
+        begins: the arrival of the first one.
+        has_ended: whether it was read to its end; its children may have begun there.
         is_finished: whether it is read no further, although it has not ended.
-        was_lost: whether the others once stopped waiting for it.
+        was_lost: whether the others have stopped waiting for it before.
     """
 
     until: datetime = NOTHING
@@ -71,12 +71,13 @@ class AlignedShards:
     """Knows up to which instant all shards of a session have been fetched.
 
     Args:
-        query: how the shards wait for each other, and its count of late records.
+        query: has the options of alignment, the count of late records, and the instant up to which
+            records were handed out.
         moved: is called when :attr:`until` has changed.
 
     Attributes:
-        until: the common instant: no shard has an earlier record that was not fetched.
-        lost: the shards that the others do not wait for any longer.
+        until: the common instant: all records that arrived earlier have been fetched.
+        lost: the shards that the others no longer wait for.
     """
 
     def __init__(self, query: Query, moved: Callable[[], object]) -> None:
@@ -87,17 +88,17 @@ class AlignedShards:
         poll_seconds = PollingConfig.from_properties(query.properties).interval_seconds
         self._polled_tip_seconds = max(_POLLED_TIP_SECONDS, _POLLS_MISSED * poll_seconds)
         self._shards: dict[ShardKey, _Shard] = {}
-        # Where those stand that hold the others back.
+        # How far the shards have come that hold the others back.
         self._holding: dict[ShardKey, datetime] = {}
         self.until = EVERYTHING
         self.lost: set[ShardKey] = set()
-        # Those that wait because they are ahead, and how far they have come.
+        # The shards that wait because they are ahead, and how far they have come.
         self._held: dict[ShardKey, tuple[datetime, asyncio.Future[None]]] = {}
-        # Those that were given room beyond the pool, until they answer.
+        # The shards that were given room beyond the pool, until they answer.
         self._favoured: set[ShardKey] = set()
 
     def switch_off(self) -> None:
-        """Stop aligning the shards: the source does not tell when its records arrived."""
+        """Stop aligning the shards: the source does not know when its records arrived."""
         if not self.is_on:
             return
         _LOGGER.warning(
@@ -116,13 +117,13 @@ class AlignedShards:
         return shard
 
     def _hold(self, key: ShardKey, at: datetime | None) -> None:
-        """Note where a shard holds the others back; ``None`` if it does not."""
+        """Note at which instant a shard holds the others back; ``None`` if it does not."""
         before = self._holding.pop(key, None)
         if at is not None and self.is_on:
             self._holding[key] = at
             if at < self.until:
                 self._follow(at)
-        # With many shards the least is looked for only when it moves.
+        # The minimum over many shards is expensive: it is looked for only when it moves.
         if before is not None and before == self.until != at:
             self._follow()
 
@@ -135,13 +136,13 @@ class AlignedShards:
             self._wake(self._limit)
 
     def note(self, chunk: Chunk) -> None:
-        """Learn what was fetched, before :meth:`observe` learns where that has led."""
+        """Note fetched records; :meth:`observe` follows with the new position of their shard."""
         shard = self._known(chunk.shard)
         shard.arrived = max(shard.arrived, chunk.until)
         shard.begins = shard.begins or chunk.begins
 
     def arrived(self, keys: Collection[ShardKey]) -> datetime:
-        """Return the latest arrival that was fetched of some shards."""
+        """Return the latest arrival among the fetched records of some shards."""
         return max((one.arrived for k in keys if (one := self._shards.get(k))), default=NOTHING)
 
     def observe(self, status: ShardStatus) -> None:
@@ -158,10 +159,11 @@ class AlignedShards:
         else:
             seen = status.progress.as_of, status.progress.position.timestamp
             shard.until = max(before, *(one for one in seen if one is not None), NOTHING)
-            # By the lag that the service tells: good enough to see that a gap is searched.
+            # The service's lag is exact enough to show progress through a gap without records.
             shard.searched = status.read_until or shard.searched
             seconds = self._polled_tip_seconds if status.is_polled else _TIP_SECONDS
-            # If a publisher never says that it is at the tip, its silence is waited for once.
+            # A publisher that never says that it is at the tip is waited for only the first time
+            # that it brings nothing.
             is_silent = lag is None and shard.was_lost and shard.until == before
             is_idle = is_at_tip or is_silent
             shard.tip_until = self._clock.monotonic() + seconds if is_idle else -math.inf
@@ -184,14 +186,14 @@ class AlignedShards:
         running = fetcher.statuses
         for one in running:
             key, shard = one.shard.key, self._known(one.shard.key)
-            # Its ancestors, which are forgotten below, go out before it.
+            # Its ancestors, which are forgotten below, are handed out before it.
             shard.arrived = max(shard.arrived, self.arrived(fetcher.ancestors_of(key)))
-            # Nothing is known of a shard before its first answer but where it begins.
+            # Before the first answer, only the beginning of a shard is known.
             if shard.until == NOTHING:
                 self.observe(one)
         keys = {one.shard.key for one in running}
         for key in self._shards.keys() - keys:
-            # Unless it has ended, and what continues it may not be read yet.
+            # A shard that has ended is kept until its children are read.
             if fetcher.has_children_of_ended or not self._shards[key].has_ended:
                 self._hold(key, None)
                 del self._shards[key]
@@ -201,7 +203,7 @@ class AlignedShards:
         return EVERYTHING if self.until > EVERYTHING - _BOUND else self.until + _BOUND
 
     async def wait(self, key: ShardKey, pool: PendingPool) -> None:
-        """Wait while a shard is ahead of the others, unless there is much room."""
+        """Wait while a shard is ahead of the others and the pool is at least half full."""
         shard = self._known(key)
         while shard.until > self._limit and pool.filled >= _ROOM_AHEAD:
             future = asyncio.get_running_loop().create_future()
@@ -217,18 +219,18 @@ class AlignedShards:
                 future.set_result(None)
 
     def relieve(self, pool: PendingPool, is_stuck: Callable[[], bool]) -> None:
-        """Let those read on that may.
+        """Let shards read on where there is room, or where nothing makes room without them.
 
         Args:
-            pool: what all shards share.
-            is_stuck: says whether records wait of which none may be handed out.
+            pool: the room that all shards share.
+            is_stuck: says whether records wait and none of them may be handed out.
         """
         if pool.filled < _ROOM_AHEAD:
             self._wake(EVERYTHING)
         left = _FAVOURED_AT_ONCE - len(self._favoured)
         if left <= 0 or not pool.waiter_count or not is_stuck():
             return
-        # Until all that are furthest behind have answered, nothing gives its room back.
+        # No room comes free until the shards that are furthest behind have answered.
         waiting = pool.waiting
         last = [key for key, at in self._holding.items() if at == self.until and key in waiting]
         for key in sorted(last, key=str)[:left]:
@@ -236,10 +238,13 @@ class AlignedShards:
             pool.favour(key)
 
     def look(self, fetcher: KinesisDataFetcher) -> None:
-        """Learn what only time tells; called every second while records wait."""
+        """Note what changes without an answer, as time passes: idle shards, lost patience.
+
+        The session calls it every second while records wait.
+        """
         if not self.is_on:
             return
-        # Who has not answered by now is not to hold up the others that need room.
+        # A shard that has not answered by now must not keep others from room.
         self._favoured.clear()
         self.follow(fetcher)
         for key, shard in self._shards.items():
@@ -249,7 +254,7 @@ class AlignedShards:
             key: Front(max(one.until, one.searched), is_idle=key not in counting)
             for key, one in self._shards.items()
         }
-        # Who waits for the others, or for room, is not to blame.
+        # A shard that waits for the others, or for room, is not at fault.
         waiting = fetcher.pool.waiting | self._held.keys()
         excused = [key for key in self._shards if key in waiting]
         lost = self._patience.lost(fronts, self._clock.monotonic(), excused=excused)
@@ -264,7 +269,7 @@ class AlignedShards:
             self._hold(key, None)
 
     def hand_out(self, chunks: Collection[Chunk]) -> None:
-        """Note what a micro-batch has: at least one record."""
+        """Count the late records of a micro-batch, which has at least one record."""
         latest, before = max(one.until for one in chunks), self._query.aligned_until
         if before is None:
             self._tell_distance()

@@ -25,9 +25,10 @@ class Lag:
             wait for Spark do not count.
         buffered_records: fetched and not yet in a micro-batch.
         buffered_bytes: the same, in payload bytes.
-        late_records: how many records of this run had arrived before an earlier micro-batch's end.
+        late_records: how many records of this run arrived more than 15 s before the end of an
+            earlier micro-batch.
         late_records_by_shard: how many of each shard.
-        held_back_shards: how many shards the others do not wait for any longer.
+        held_back_shards: how many shards the others no longer wait for.
         aligned_until: the latest arrival in any micro-batch, ``None`` before the first.
     """
 

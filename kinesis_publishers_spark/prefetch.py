@@ -45,12 +45,13 @@ _T = TypeVar("_T")
 _REFRESH_CHECK_SECONDS = 60.0
 # Converted in some ten milliseconds; one answer has no more records unless they are in aggregates.
 _MOST_ROWS_IN_LOOP = 10_000
-# Spark asks again after 10 ms, if this is its only source: within so long of the last answer. After
-# so long without records each of its questions waits for them, and the polls meanwhile for it.
+# Spark asks again after 10 ms if this is its only source: a question within the first time shows
+# that. After the second time without records each question waits for them, but not longer than the
+# third.
 _ASKS_AGAIN_SECONDS = 0.05
 _RESTLESS_SECONDS = 2.0
 _PATIENCE_SECONDS = 0.1
-# How often the shards are looked at for what only time tells.
+# How often the shards are checked for what changes without an answer.
 _LOOK_SECONDS = 1.0
 # By how much the service's clock may be ahead unnoticed: its answers tell whole seconds.
 _CLOCKS_DIFFER = timedelta(seconds=1)
@@ -68,7 +69,7 @@ class PrefetchSession(Session, DeliverySink):
 
     Attributes:
         waiting: what was fetched and not handed out.
-        aligned: how far the shards are, in time.
+        aligned: how far the shards have come in time.
     """
 
     def __init__(self, query: Query, resume: Offset, catch_up_to: datetime | None = None) -> None:
@@ -131,7 +132,7 @@ class PrefetchSession(Session, DeliverySink):
                 looking.cancel()
 
     async def _look_periodically(self, fetcher: KinesisDataFetcher) -> None:
-        # Not when Spark asks: a minute may pass until then.
+        # Not when Spark asks: its next question may be a minute away.
         while True:
             await self._clock.sleep(_LOOK_SECONDS)
             if self.waiting.chunks:
@@ -164,7 +165,7 @@ class PrefetchSession(Session, DeliverySink):
     async def wait_until_wanted(self, shard: ShardKey) -> None:
         if self._fetcher is not None:
             await self.aligned.wait(shard, self._fetcher.pool)
-        # Once the shard waits for room.
+        # Later, when the shard waits for room.
         asyncio.get_running_loop().call_soon(self._relieve)
         if self._catch_up_to is None:
             await self._polls.wait(shard)
@@ -178,8 +179,8 @@ class PrefetchSession(Session, DeliverySink):
         until, fetcher, seen = self._catch_up_to, self._fetcher, status.read_until
         if until is None or fetcher is None:
             return
-        # A shard that was closed when it was listed has an end, and children that come after it:
-        # reading may have come so far before either.
+        # A shard that was closed when it was listed has an end, and children that follow it. Its
+        # answers may reach the instant before either is known.
         if seen is not None and seen >= until + self._clock.skew and not status.shard.is_closed:
             fetcher.finish_shard(status.shard.key)
             self.aligned.finish(status.shard.key)
@@ -288,7 +289,7 @@ class PrefetchSession(Session, DeliverySink):
         """Up to which arrival records are handed out."""
         if self._catch_up_to is None or not self.aligned.is_on:
             return self.aligned.until
-        # A shard that has been read far enough may have more from then on.
+        # A shard that has been read far enough may have later records.
         end = self._catch_up_to + self._clock.skew + _CLOCKS_DIFFER
         return end if self._is_caught_up() else min(end, self.aligned.until)
 

@@ -1,4 +1,4 @@
-"""Fetched chunks that wait for their micro-batch, and which of them it takes."""
+"""Fetched chunks that wait for a micro-batch, and the choice of those that go into the next."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class WaitingChunks:
-    """Keeps chunks, those of a shard in their order, and their shares of the pool.
+    """Keeps chunks, those of one shard in their order, and their shares of the pool.
 
     Attributes:
         chunks: all of them.
-        records: how many they have.
-        payload_bytes: how large these are.
+        records: how many records they have.
+        payload_bytes: the sum of their payloads' lengths.
     """
 
     def __init__(self) -> None:
@@ -43,8 +43,8 @@ class WaitingChunks:
 
     def fill(self, limit: BatchLimit, until: datetime) -> bool:
         """Say whether what arrived until ``until`` is as much as a micro-batch may have."""
-        # Not take(): with many shards it would cost more than each delivery after which it is
-        # asked.
+        # Not take(): this is called after each delivery, and with many shards take() costs more
+        # than the delivery.
         records, payload_bytes = self.records, self.payload_bytes
         if until < EVERYTHING and limit.is_reached(records, payload_bytes):
             due = [one for one in [*self.chunks] if one.until <= until]
@@ -53,12 +53,12 @@ class WaitingChunks:
         return limit.is_reached(records, payload_bytes)
 
     def block(self, pool: PendingPool) -> bool:
-        """Say whether nothing more is fetched until some of them go out."""
-        # What is being read has room, too.
+        """Say whether the pool is full and nothing but these chunks can make room."""
+        # A request that is under way holds room, too.
         return pool.waiter_count > 0 and pool.records <= self.records
 
     def are_early(self, until: datetime) -> bool:
-        """Say whether there are some, and all of them arrived after ``until``."""
+        """Say whether there are chunks, and all of them arrived after ``until``."""
         return bool(self.chunks) and all(one.begins > until for one in self.chunks)
 
     def hand_out(self, taken: Collection[Chunk], rest: list[Chunk]) -> None:
@@ -94,8 +94,8 @@ def take(
     lanes: dict[ShardKey, list[Chunk]] = {}
     for chunk in waiting:
         lanes.setdefault(chunk.shard, []).append(chunk)
-    # Between two shards records wait no longer than within one. But the ancestors go first, and
-    # whole: arrival times are not monotonic from shard to shard either.
+    # A child waits as a later record of its parent would. Its ancestors go first, and whole:
+    # arrival times are not monotonic across a reshard either.
     ends = {key: lane[-1].until for key, lane in lanes.items()}
     for head in [lane[0] for lane in lanes.values()]:
         if before := [ends[key] for key in head.ancestors & ends.keys()]:
@@ -123,7 +123,7 @@ def _fits(
 ) -> bool:
     if limit.records is not None and sum(counts.values()) > limit.records:
         return False
-    # Those that are not taken whole count whole: where that matters the order does, too.
+    # A chunk that is taken in part counts whole. If that exceeds the limit, _admitted() decides.
     sizes = (one.payload_bytes for key, lane in lanes.items() if counts[key] for one in lane)
     return limit.payload_bytes is None or sum(sizes) <= limit.payload_bytes
 
@@ -135,7 +135,7 @@ def _admitted(
     weights: list[Iterator[Weight]] = []
     merged: list[Lane] = []
     for chunks in lanes.values():
-        # Lazily: what does not go out is not looked at.
+        # Lazily: records beyond the limit are not looked at.
         records = chain.from_iterable(one.records() for one in chunks)
         arrivals, weighed, kept = tee(records, 3)
         merged.append(Lane((at for at, _ in arrivals), (weight for _, weight in weighed)))

@@ -38,7 +38,7 @@ class QueryLagMeasured(ShardEvent, level=DEBUG):
 
 @frozen(kw_only=True)
 class RecordsLate(Event, level=WARNING):
-    """A query was given records that had arrived before the end of an earlier micro-batch."""
+    """A query has read records that arrived more than 15 s before an earlier micro-batch's end."""
 
     query: str
     shard: ShardKey | None

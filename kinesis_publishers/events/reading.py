@@ -85,7 +85,7 @@ class ShardStopped(ShardEvent):
 
 @frozen(kw_only=True)
 class ShardLeftBehind(ShardEvent, level=WARNING):
-    """A shard has not come on for so long that those that waited for it go on without it.
+    """A shard made no progress for so long that the others stopped waiting for it.
 
     Attributes:
         seconds: how far it is behind the one that is furthest; ``None`` if it was never read.

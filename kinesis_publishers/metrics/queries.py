@@ -10,15 +10,15 @@ from kinesis_publishers.metrics import metric as m
 QUERIES: Final = (
     m.counted_records(
         "records_late",
-        "Records that a query was given although they had arrived before the end of an earlier "
-        "micro-batch: its windows may lack them.",
+        "Records that arrived more than 15 s before the end of an earlier micro-batch of the query:"
+        " its windows may lack them.",
         {RecordsLate: m.records_of},
     ),
     m.Metric(
         "shards_held_back",
         m.MetricKind.GAUGE,
         "{shard}",
-        "Shards of a query that the others do not wait for any longer.",
+        "Shards of a query that the others no longer wait for.",
         {QueryProgressed: lambda event: event.held_back_shards},
     ),
     m.counter(

@@ -327,7 +327,12 @@ _LIFECYCLE: Final = (
         {ShardsDiscovered: lambda event: len(event.shard_ids)},
     ),
     counter("shards_ended", "{shard}", "Shards that were read to their end.", {ShardEnded: one}),
-    counter("shards_left_behind", "{shard}", "Shards that others left.", {ShardLeftBehind: one}),
+    counter(
+        "shards_left_behind",
+        "{shard}",
+        "Shards that the others stopped waiting for.",
+        {ShardLeftBehind: one},
+    ),
     counter(
         "ranges_read", "{range}", "Exact ranges that were read (Spark, batches).", {RangeRead: one}
     ),

@@ -156,10 +156,8 @@ class RecordBatch:
             ``None``; ``None`` instead of the column if nothing was deaggregated.
         explicit_hash_keys: per record that was inside an aggregate, or ``None`` as above.
         markers: per record inside an aggregate whose producer has marked it, or ``None`` as above.
-        child_shards: the shards that continue this one, if it ends with these records; if they are
-            missing, the next listing names them.
-        has_arrival_times: whether the source tells when it took each of these records. Otherwise
-            ``arrival_epoch_seconds`` says when they were read.
+        child_shards: the shards that continue this one, if it ends here; a listing names others.
+        has_arrival_times: whether the source knows them; otherwise they say when it was read.
         payload_bytes: the sum of the payloads' lengths.
     """
 
@@ -229,15 +227,13 @@ class RecordBatch:
 
     def _number_at(self, index: int) -> SequenceNumber:
         subs = self.sub_sequence_numbers
-        sub_sequence_number = None if subs is None else subs[index]
-        return SequenceNumber(self.sequence_numbers[index], sub_sequence_number)
+        return SequenceNumber(self.sequence_numbers[index], None if subs is None else subs[index])
 
     @property
     def last_arrival(self) -> datetime | None:
         """The latest arrival time in the batch, or ``None`` in an empty batch."""
-        if not self.arrival_epoch_seconds:
-            return None
-        return _EPOCH + timedelta(microseconds=_to_micros(max(self.arrival_epoch_seconds)))
+        latest = max(self.arrival_epoch_seconds, default=None)
+        return None if latest is None else _EPOCH + timedelta(microseconds=_to_micros(latest))
 
     @property
     def read_until(self) -> datetime | None:
@@ -264,7 +260,8 @@ class RecordBatch:
             for name, (own, further) in pairs.items()
             if own is not None or further is not None
         }
-        return evolve(following, **columns)
+        has_times = self.has_arrival_times and following.has_arrival_times
+        return evolve(following, has_arrival_times=has_times, **columns)
 
     def in_order(self) -> RecordBatch:
         """Return the records in ascending order, each place once; the batch itself if possible."""

@@ -97,7 +97,9 @@ async def test_a_number_that_does_not_increase_is_an_error() -> None:
 async def test_a_batch_says_whether_its_records_have_arrival_times() -> None:
     known, unknown = map(source_record, sample_records(2))
     batches = await run_of(known, evolve(unknown, arrived_at=None))
-    assert [one.has_arrival_times for one in batches if len(one)] == [True, False]
+    first, second = [one for one in batches if len(one)]
+    assert (first.has_arrival_times, second.has_arrival_times) == (True, False)
+    assert not second.joined(first).has_arrival_times
 
 
 async def test_none_does_not_end_the_shard() -> None:
