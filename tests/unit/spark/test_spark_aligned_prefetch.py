@@ -265,7 +265,7 @@ GAPS = st.lists(st.sampled_from([0.0, 0.01, 1.0, 5.0, 60.0]), min_size=1, max_si
 PAGES = st.integers(1, 12)
 CHILDREN = st.lists(st.tuples(GAPS, PAGES), max_size=2).map(tuple)
 REFUSED = st.sampled_from([(0, 0), (0, 0), (0, 2), (1, 8), (3, 40)])
-BEGINS, SEARCHED = st.sampled_from([-600.0, -300.0, -2.0]), st.sampled_from([0.0, 0.0, 20.0])
+BEGINS, SEARCHED = st.sampled_from([-600.0, -300.0, -2.0, -0.1]), st.sampled_from([0.0, 0.0, 20.0])
 PLANS = st.tuples(BEGINS, GAPS, PAGES, REFUSED, CHILDREN, SEARCHED).map(lambda one: Plan(*one))
 
 
