@@ -185,11 +185,8 @@ class AlignedShards:
         """Learn which shards are being read."""
         running = fetcher.statuses
         for one in running:
-            key, shard = one.shard.key, self._known(one.shard.key)
-            # Its ancestors, which are forgotten below, are handed out before it.
-            shard.arrived = max(shard.arrived, self.arrived(fetcher.ancestors_of(key)))
             # Before the first answer, only the beginning of a shard is known.
-            if shard.until == NOTHING:
+            if self._known(one.shard.key).until == NOTHING:
                 self.observe(one)
         keys = {one.shard.key for one in running}
         for key in self._shards.keys() - keys:
@@ -237,10 +234,14 @@ class AlignedShards:
             self._favoured.add(key)
             pool.favour(key)
 
-    def look(self, fetcher: KinesisDataFetcher) -> None:
+    def look(self, fetcher: KinesisDataFetcher, *, is_waiting: bool) -> None:
         """Note what changes without an answer, as time passes: idle shards, lost patience.
 
-        The session calls it every second while records wait.
+        The session calls it every second.
+
+        Args:
+            fetcher: reads the shards.
+            is_waiting: whether records wait; patience is lost only then.
         """
         if not self.is_on:
             return
@@ -249,6 +250,8 @@ class AlignedShards:
         self.follow(fetcher)
         for key, shard in self._shards.items():
             self._settle(key, shard)
+        if not is_waiting:
+            return
         counting = self._holding.keys() | self.lost
         fronts = {
             key: Front(max(one.until, one.searched), is_idle=key not in counting)

@@ -135,8 +135,7 @@ class PrefetchSession(Session, DeliverySink):
         # Not when Spark asks: its next question may be a minute away.
         while True:
             await self._clock.sleep(_LOOK_SECONDS)
-            if self.waiting.chunks:
-                self.aligned.look(fetcher)
+            self.aligned.look(fetcher, is_waiting=bool(self.waiting.chunks))
             self._relieve()
 
     async def deliver(self, delivery: Delivery) -> None:
