@@ -312,7 +312,7 @@ async def test_the_others_go_on_without_a_shard_that_refuses_for_too_long(
 
 
 async def test_a_shard_that_never_says_that_it_is_at_its_tip_is_waited_for_once() -> None:
-    plans = [Plan(-2.0, [gap] * 4, 9, tells_lag=False) for gap in (4.0, 40.0)]
+    plans = [Plan(-2.0, [gap] * 15, 9, tells_lag=False) for gap in (4.0, 30.0)]
     simulation = Simulation(plans)
     await simulation.run()
     assert len(simulation.world.events_of(ShardLeftBehind)) == 2
