@@ -19,7 +19,7 @@ from kinesis_publishers_spark.micro_batches import Query, Session
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.prefetch import PrefetchSession
 from kinesis_publishers_spark.ranges import RangeSession
-from tests.unit.spark.spark_builders import arrival
+from tests.unit.spark.spark_builders import arrival, chunk, shard
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
@@ -106,3 +106,9 @@ def test_late_records_are_counted_from_one_session_to_the_next(
         assert query.aligned_until is not None
         assert now - timedelta(seconds=9) < query.aligned_until - ahead
         query.aligned_until += timedelta(hours=1)
+
+
+def test_a_record_is_late_if_it_is_much_older(aligned: AlignedShards, query: Query) -> None:
+    for seconds in (100, 86, 84):
+        aligned.hand_out([chunk(shard(0), [seconds])])
+    assert query.late == {shard(0): 1}
