@@ -199,14 +199,17 @@ class Rounds:
         if self._has_compared or self._patience is None:
             return
         self._has_compared = True
-        starts = [one.progress.as_of or one.progress.position.timestamp for one in probes]
-        instants = [one for one in starts if one is not None]
-        if instants and (apart := max(instants) - min(instants)) > _APART:
+        starts = {
+            begun: one.shard.key
+            for one in probes
+            if (begun := one.progress.as_of or one.progress.position.timestamp) is not None
+        }
+        if starts and (apart := max(starts) - min(starts)) > _APART:
             _LOGGER.info(
-                "The shards begin %s apart: those that are ahead wait until the others have come "
-                "to %s. This is said once.",
-                apart,
-                max(instants).isoformat(),
+                "The shards begin up to %.0f s apart. %s is the furthest behind, and the others "
+                "wait for it.",
+                apart.total_seconds(),
+                starts[min(starts)],
             )
 
     def _end_of_parents(self, probes: Iterable[ShardProbe]) -> datetime:
