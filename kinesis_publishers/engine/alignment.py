@@ -96,7 +96,7 @@ class Patience(Generic[_K]):
             now: seconds of the monotonic clock.
             excused: shards that stand for another reason than their own, as for lack of room.
         """
-        # Nobody reads while the engine works on a micro-batch.
+        # No shard is read while the engine works on a micro-batch.
         passed = min(max(0.0, now - self._asked_at), _LONGEST_PAUSE_SECONDS)
         self._asked_at = now
         active = {
@@ -105,7 +105,7 @@ class Patience(Generic[_K]):
             if not front.is_idle and key not in excused
         }
         before = self._holders
-        # Whoever stands is timed, holder or not: once the last holder is lost, the next one holds.
+        # All that make no progress are timed: once the last holder is lost, the next one holds.
         self._holders = {
             key: (until, before[key][1] + passed)
             if key in before and before[key][0] == until

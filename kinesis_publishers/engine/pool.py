@@ -66,7 +66,7 @@ class PendingPool:
         self._waiters: deque[tuple[int, int, asyncio.Future[Reservation], Hashable | None]] = (
             deque()
         )
-        # The most that have waited at a time since nobody did.
+        # The most that have waited at a time since none did.
         self._most_waiters = 0
         self._is_closed = False
         self._events = events

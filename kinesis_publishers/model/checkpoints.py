@@ -33,7 +33,7 @@ class Lease:
         consumer_arn: the stream consumer that a worker of the application has registered: the last
             one removes it. ``None`` if there is none, or as far as this shard's workers know.
         watermark: what happened before this instant has been processed of the shard, but for the
-            disorder; ``None`` while unknown, or where nobody asks for watermarks.
+            disorder; ``None`` while unknown, or without watermarks.
         is_idle: whether the shard delays no watermark; ``None`` stands for ``False``.
         is_at_tip: whether no shard waits for it (``watermark.lookahead.millis``), the same.
     """

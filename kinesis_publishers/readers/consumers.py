@@ -40,7 +40,7 @@ class AssignedSink(ForwardingSink):
     """Delivers only what this process may read at that moment.
 
     Attributes:
-        watermarks: what it delivers to, if somebody asks for watermarks.
+        watermarks: what it delivers to, if there are watermarks.
         waiting: the shards with a delivery that may not be handed out yet.
         has_delivered: whether something has come.
     """

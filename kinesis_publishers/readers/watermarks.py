@@ -70,7 +70,7 @@ class WatermarkSink(ForwardingSink):
         leases: Leases | None,
         on_watermark: OnWatermark | None,
     ) -> DeliverySink:
-        """Return ``inner`` with watermarks, if anybody asks for them."""
+        """Return ``inner`` with watermarks, if the properties or the caller ask for them."""
         config = WatermarkConfig.from_properties(properties)
         is_asked = on_watermark or config.lookahead_seconds
         if not (is_asked or properties.is_given(WatermarkConfig.assigner)):
@@ -124,7 +124,7 @@ class WatermarkSink(ForwardingSink):
         self._has_news.set()
 
     async def wait_until_wanted(self, shard: ShardKey) -> None:
-        # Whoever is behind finds room: what is ahead takes none, and gives it back once processed.
+        # A shard that is behind finds room: one that is ahead takes none.
         while self.enough_records and self._shards.is_ahead(shard, self._reading):
             await self._has_advanced.wait()
         await self._inner.wait_until_wanted(shard)
