@@ -14,11 +14,12 @@ from kinesis_publishers.clock import ServiceClock
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
 from kinesis_publishers_spark.alignment import AlignedShards
-from kinesis_publishers_spark.chunks import EVERYTHING, BatchLimit
+from kinesis_publishers_spark.chunks import EVERYTHING, NOTHING, BatchLimit
 from kinesis_publishers_spark.micro_batches import Query, Session
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.prefetch import PrefetchSession
 from kinesis_publishers_spark.ranges import RangeSession
+from tests.unit.core.fetcher_support import child_of
 from tests.unit.spark.spark_builders import arrival, chunk, shard
 
 if TYPE_CHECKING:
@@ -68,6 +69,32 @@ async def test_a_shard_that_is_ahead_is_read_on_when_there_is_room(aligned: Alig
     taken.release()
     aligned.relieve(pool, lambda: False)
     await waiting
+
+
+async def test_eight_shards_at_a_time_are_read_beyond_the_pool(aligned: AlignedShards) -> None:
+    pool = PendingPool(max_records=1, max_bytes=1)
+    await pool.acquire(1, 1)
+    waiting = []
+    for number in range(20):
+        aligned.observe(status(number, 1))
+        waiting.append(asyncio.create_task(pool.acquire(1, 1, sample_shard(number).key)))
+    await asyncio.sleep(0)
+    for left, answers in ((12, False), (12, True), (11, False)):
+        aligned.relieve(pool, lambda: True)
+        assert pool.waiter_count == left
+        if answers:
+            aligned.observe(status(0, 1))
+    for one in waiting:
+        one.cancel()
+    await asyncio.wait(waiting)
+
+
+def test_a_shard_whose_answer_shows_its_end_is_not_at_its_tip(aligned: AlignedShards) -> None:
+    ending = evolve(status(0, 1), millis_behind_latest=0, child_shards=(child_of(0, number=1),))
+    aligned.observe(ending)
+    assert aligned.until == NOTHING
+    aligned.observe(evolve(ending, child_shards=()))
+    assert aligned.until == EVERYTHING
 
 
 async def test_nobody_waits_where_a_publisher_does_not_know_when_records_arrived(
