@@ -12,7 +12,7 @@ import pytest
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import AccessDeniedError, StreamNotFoundError
 from kinesis_publishers.testing.local_kinesis import Fault
-from kinesis_publishers_spark import prefetch
+from kinesis_publishers_spark import prefetch, tip_polls
 from kinesis_publishers_spark.chunks import BatchLimit, Chunk
 from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
@@ -78,8 +78,8 @@ def test_a_record_that_is_there_when_spark_asks_is_in_that_very_micro_batch(
     server: LocalKinesis, start_query: StartQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Long enough for any machine: no poll goes by itself, and each is waited for.
-    monkeypatch.setattr(prefetch, "_HOLD_SECONDS", 600.0)
-    monkeypatch.setattr(prefetch, "_ANSWER_SECONDS", 600.0)
+    monkeypatch.setattr(tip_polls, "_HOLD_SECONDS", 600.0)
+    monkeypatch.setattr(tip_polls, "_ANSWER_SECONDS", 600.0)
     query = start_query()
     for number in range(3):
         query.run_batch()
