@@ -1,8 +1,7 @@
 """The exceptions of the framework: one root, one tree.
 
 Every message names what failed, where, and what to do next. The attribute ``retryable`` of
-:class:`ServiceError` says whether a call may be repeated. The end of a shard is a result
-(:class:`~kinesis_publishers.model.records.RunResult`), never an exception.
+:class:`ServiceError` says whether a call may be repeated. The end of a shard is a ``RunResult``.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ class MissingOptionError(ConfigError):
 class InvalidOptionError(ConfigError):
     """An option has an invalid value, or two options contradict each other.
 
-    What to do: give the key a value of the kind that the message asks for, or keep one of the two
-    keys that it names.
+    What to do: give the key a value as the message asks for, or keep one of the two that it names.
     """
 
 
@@ -131,16 +129,14 @@ class StreamNotFoundError(ServiceError):
 class ShardNotFoundError(ServiceError):
     """The stream has no such shard, or no longer has it.
 
-    What to do: nothing if the shard was read to its end. Otherwise the retention has removed its
-    records, see ``PositionTrimmedError``.
+    What to do: nothing if it was read to its end. Otherwise see ``PositionTrimmedError``.
     """
 
 
 class ConsumerNotFoundError(ServiceError):
     """The enhanced fan-out consumer does not exist, or no longer exists.
 
-    What to do: with ``NONE`` register the consumer again, and configure its new ARN. With ``LAZY``
-    and ``EAGER`` the framework registers it again.
+    What to do: with ``NONE`` register it again, and configure its new ARN; else that is done.
     """
 
 
@@ -180,8 +176,7 @@ class EncryptionKeyError(ServiceError):
 class IteratorExpiredError(ServiceError):
     """A shard iterator is older than five minutes.
 
-    What to do: nothing, the iterator is replaced from the stored position. A custom publisher must
-    do the same.
+    What to do: nothing: it is replaced from the stored position, as custom publishers must do it.
     """
 
 
@@ -272,16 +267,14 @@ class ReplayMismatchError(DataLossError):
 class CheckpointError(KinesisPublishersError):
     """A checkpoint or an offset cannot be read, written or used here.
 
-    What to do: use the checkpoint with the streams and the version that wrote it, restore it, or
-    begin with a new one.
+    What to do: use it with the streams and version that wrote it, restore it, or use a new one.
     """
 
 
 class StaleCheckpointError(CheckpointError):
     """Another reader has written a checkpoint since it was loaded: two readers do the same work.
 
-    What to do: give each reader a ``kinesis.checkpoint.application`` of its own, or run one of
-    them.
+    What to do: give each reader a ``kinesis.checkpoint.application`` of its own, or run only one.
 
     Attributes:
         written: the new versions of the other checkpoints of the batch, which were written.
@@ -307,6 +300,13 @@ class LeaseError(KinesisPublishersError):
 
     What to do: leave ``kinesis.lease.workerid`` out, or give each worker a name of its own; set
     ``kinesis.lease.enabled`` in all processes of the application.
+    """
+
+
+class EventTimeError(KinesisPublishersError, ValueError):
+    """A ``WatermarkAssigner`` cannot say the event time of a record.
+
+    What to do: return ``None`` for such a record, or let a ``DeadLetter`` (``on_error``) take it.
     """
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Self
 
 from kinesis_publishers.config import Properties
+from kinesis_publishers.errors import EventTimeError
 from kinesis_publishers.model import Record, RecordBatch
 
 
@@ -15,7 +16,7 @@ class WatermarkAssigner(ABC):
 
     ``kinesis.watermark.assigner`` names one: ARRIVAL, an entry point, or ``module:Class``. One
     instance serves all streams of a reader, on its event loop; a record has the name of its stream.
-    What it raises ends reading, before the record is processed.
+    A record that it raises for is not processed: the error policy takes it, or reading ends.
     """
 
     @classmethod
@@ -31,24 +32,36 @@ class WatermarkAssigner(ABC):
     def event_time_of(self, record: Record) -> datetime | None:
         """Return the event time of ``record``, with a time zone; ``None`` if it has none.
 
-        It runs for every record, and must not block.
+        It runs once for every record, before that is processed, and must not block.
         """
 
     def latest_of(self, batch: RecordBatch) -> datetime | None:
-        """Return the latest event time in a batch of one shard, ``None`` if it has none."""
-        latest = None
-        for record in batch:
-            try:
-                happened = self.event_time_of(record)
-                if happened is not None and (latest is None or happened > latest):
-                    latest = happened
-            except Exception as error:
-                error.add_note(
-                    f"It was raised by {type(self).__name__} for the event time of record "
-                    f"{record.id}. Return None for a record that has none."
-                )
-                raise
-        return latest
+        """Return the latest event time in a batch of one shard, ``None`` if it has none.
+
+        Raises:
+            EventTimeError: a record has none because of an error that no policy takes.
+        """
+        times = (self._checked_time(record, batch) for record in batch)
+        return max((one for one in times if one is not None), default=None)
+
+    def _checked_time(self, record: Record, batch: RecordBatch) -> datetime | None:
+        cause: Exception | None = None
+        try:
+            time: object = self.event_time_of(record)
+            if time is None or (isinstance(time, datetime) and time.utcoffset() is not None):
+                return time
+            problem = (
+                f"returned {time!r:.100} for record {record.id}: return a datetime with a time "
+                "zone, or None"
+            )
+        except Exception as error:  # noqa: BLE001 - the policy decides what follows
+            cause, problem = error, f"raised {error!r:.1000} for record {record.id}"
+        failure = EventTimeError(f"{type(self).__module__}:{type(self).__qualname__} {problem}")
+        failure.__cause__ = cause
+        if batch.failures is None:
+            raise failure
+        batch.failures[record.id] = failure
+        return None
 
     def reached_by(self, arrived: datetime) -> datetime | None:
         """Return the event time of a shard whose records have been read up to ``arrived``.

@@ -129,6 +129,8 @@ class ShardStatus:
 class DeliverySink(ABC):
     """What records and facts are handed to."""
 
+    takes_failures = False  # Whether an error policy takes the ``failures`` of a batch.
+
     @abstractmethod
     async def deliver(self, delivery: Delivery) -> None:
         """Take a delivery and see to its release; after that it counts as processed."""
@@ -161,6 +163,7 @@ class ForwardingSink(DeliverySink):
 
     def __init__(self, inner: DeliverySink) -> None:
         self._inner = inner
+        self.takes_failures = inner.takes_failures
 
     async def deliver(self, delivery: Delivery) -> None:
         await self._inner.deliver(delivery)
@@ -298,9 +301,9 @@ class DeliveryRoom:
 
     def release(self) -> None:
         """Give the room back, if any is held."""
-        reservation, self._reservation = self._reservation, None
-        if reservation is not None:
-            reservation.release()
+        if self._reservation is not None:
+            self._reservation.release()
+            self._reservation = None
 
 
 def drop_processed(

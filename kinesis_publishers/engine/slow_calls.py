@@ -23,7 +23,7 @@ LOOK_SECONDS = 5.0
 @define(eq=False)
 class _Call:
     callback: str
-    shard: ShardKey
+    shard: ShardKey | None
     batch: RecordBatch | None
     taken: Callable[[], int]
     at: int
@@ -49,7 +49,7 @@ class SlowCalls:
     def watching(
         self,
         callback: str,
-        shard: ShardKey,
+        shard: ShardKey | None,
         batch: RecordBatch | None = None,
         taken: Callable[[], int] = int,
     ) -> Iterator[None]:
@@ -73,13 +73,14 @@ class SlowCalls:
             seconds = now - call.since
             if seconds >= (2 * call.told_seconds or self._after_seconds) > 0:
                 call.told_seconds = seconds
-                self._report(call, "%s has not returned for %.0f s; its shard waits (%s)")
+                waits = "its shard waits" if call.shard else "what comes next waits"
+                self._report(call, f"%s has not returned for %.0f s; {waits}%s")
 
     def _note_return(self, call: _Call) -> None:
         now = self._clock.monotonic()
         if not 0 < self._after_seconds <= now - call.since:
             return
-        text = "%s has returned after %.0f s (%s)"
+        text = "%s has returned after %.0f s%s"
         if now - self._looked_at > 2 * LOOK_SECONDS:
             call.at = call.taken()
             text += ". It has blocked the event loop: let asyncio.to_thread run what blocks."
@@ -93,7 +94,7 @@ class SlowCalls:
         part = call.batch and call.batch.slice(call.at, call.at + 1)
         record = part.first_sequence_number if part else None
         place = f"record {record} of {call.shard}" if record else call.shard
-        _LOGGER.warning(text, call.callback, seconds, place)
+        _LOGGER.warning(text, call.callback, seconds, f" ({place})" if place else "")
         self._events(
             CallbackDelayed(
                 shard=call.shard,

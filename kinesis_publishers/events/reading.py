@@ -8,7 +8,7 @@ from logging import DEBUG, WARNING
 from attrs import frozen
 
 from kinesis_publishers.events.event import Event, ShardEvent
-from kinesis_publishers.model import SequenceNumber, StartingPosition
+from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 
 
 @frozen(kw_only=True)
@@ -223,14 +223,16 @@ class RecordsProcessed(ShardEvent, level=DEBUG):
 
 # kinesis_publishers.engine.slow_calls warns about it in words.
 @frozen(kw_only=True)
-class CallbackDelayed(ShardEvent, level=DEBUG):
+class CallbackDelayed(Event, level=DEBUG):
     """A call of the application takes longer than it may, or has returned after that.
 
     Attributes:
+        shard: what it was called for; ``None`` for a watermark, or a hook of ``read``.
         record: what it was called with, the first one of a batch; ``None`` for a hook.
         seconds: how long it has taken so far; the next report comes after twice as long.
     """
 
+    shard: ShardKey | None
     callback: str
     record: SequenceNumber | None
     seconds: float

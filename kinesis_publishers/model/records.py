@@ -52,8 +52,7 @@ class Record(NamedTuple):
 
     Attributes:
         data: the payload, 0 bytes to 10 MiB.
-        partition_key: 1 to 256 characters; ``None`` where the stream distributes records itself and
-            the producer gave none.
+        partition_key: 1 to 256 characters; ``None`` if the stream distributes records without one.
         sequence_number: decimal digits; unique within the shard, increasing.
         arrival_epoch_seconds: when Kinesis took the record, in seconds since 1970; neither exact
             nor monotonic within a shard.
@@ -152,12 +151,12 @@ class RecordBatch:
         shard: where the records come from.
         requested_at: when the service was asked (aware UTC): with ``millis_behind_latest`` 0,
             everything that arrived before this instant has been delivered.
-        sub_sequence_numbers: the index inside the aggregate for each record that was in one, else
-            ``None``; ``None`` instead of the column if nothing was deaggregated.
+        sub_sequence_numbers: indices inside aggregates; ``None`` outside, and if there are none.
         explicit_hash_keys: per record that was inside an aggregate, or ``None`` as above.
         markers: per record inside an aggregate whose producer has marked it, or ``None`` as above.
         child_shards: the shards that continue this one, if it ends here; a listing names others.
         has_arrival_times: whether the source knows them; otherwise they say when it was read.
+        failures: by id, why records have no event time; ``None`` if no error policy takes them.
         payload_bytes: the sum of the payloads' lengths.
     """
 
@@ -174,6 +173,7 @@ class RecordBatch:
     markers: Sequence[str | None] | None = None
     child_shards: tuple[ChildShard, ...] = ()
     has_arrival_times: bool = True
+    failures: dict[str, Exception] | None = None
     payload_bytes: int = field(
         init=False, default=Factory(lambda self: sum(map(len, self.payloads)), takes_self=True)
     )

@@ -124,6 +124,14 @@ def call_plain(name: str, callback: Callable[..., object], *arguments: object) -
         )
 
 
+def check_event_times(item: Record | RecordBatch, batch: RecordBatch) -> None:
+    """Raise why a record of ``batch`` has no event time that ``item`` is, or has."""
+    if batch.failures:
+        for record in item if isinstance(item, RecordBatch) else (item,):
+            if (failure := batch.failures.get(record.id)) is not None:
+                raise failure
+
+
 class ScanResult(Enum):
     """What a callback may return; ``None`` says that its record has been processed."""
 
@@ -241,6 +249,7 @@ class DeliveryCalls:
             if not self._may_continue():
                 return None
             try:
+                check_event_times(self.current, self.batch)
                 result = call_in_thread(self._process, self.current)
             except Exception as error:  # noqa: BLE001 - the error policy decides what follows
                 return error

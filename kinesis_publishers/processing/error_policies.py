@@ -17,9 +17,14 @@ from attrs import field, frozen
 
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import Options, Properties, Scalar
-from kinesis_publishers.errors import AggregationError, InvalidOptionError, SchemaError
+from kinesis_publishers.errors import (
+    AggregationError,
+    EventTimeError,
+    InvalidOptionError,
+    SchemaError,
+)
 from kinesis_publishers.model import Record, RecordBatch, SequenceNumber, Shard
-from kinesis_publishers.processing.calls import BatchParts, call_plain
+from kinesis_publishers.processing.calls import BatchParts, call_plain, check_event_times
 from kinesis_publishers.processing.letters import (
     PART_BYTES,
     check_stream,
@@ -176,6 +181,7 @@ def with_error_policy(
         while parts.taken < len(batch):
             part = parts.current
             try:
+                check_event_times(part, batch)
                 await on_batch(shard, part)
             except Exception as error:  # noqa: BLE001 - the policy decides what follows
                 failures = failures + 1 if place == place_of(part) else 1
@@ -188,6 +194,7 @@ def with_error_policy(
                 await asyncio.to_thread(call_plain, name, step.put_aside, part, error)
             parts.pass_over()
 
+    take.takes_failures = True  # type: ignore[attr-defined]
     return take
 
 
@@ -211,10 +218,14 @@ def next_step(
     Raises:
         Exception: ``error``, if reading must stop.
     """
-    error.add_note(f"It was raised by {of} for {place}.")
-    # An invalid aggregate has the same bytes the next time. A whole batch may have failed for an
+    if isinstance(error, EventTimeError):
+        of = "the watermark assigner"
+    else:
+        error.add_note(f"It was raised by {of} for {place}.")
+    # Such a record has the same bytes the next time. A whole batch may have failed for an
     # external reason, and so may a record that would be put aside; parts in between are halved.
-    may_help = not isinstance(error, AggregationError) and not (parts and parts.is_cut)
+    is_bad_record = isinstance(error, AggregationError | EventTimeError)
+    may_help = not is_bad_record and not (parts and parts.is_cut)
     if isinstance(policy, RetryOnError) and may_help and failures <= policy.policy.max_retries:
         delay = policy.policy.delay_seconds(failures - 1)
         _LOGGER.warning(
@@ -223,8 +234,8 @@ def next_step(
         )
         return delay
     if parts is not None and not isinstance(error, SchemaError) and parts.divide():
-        what = "The callback failed for %s, which are divided in two: %.1000r"
-        _LOGGER.warning(what, place, error)
+        what = "%s failed for %s, which are divided in two: %.1000r"
+        _LOGGER.warning(what, of.capitalize(), place, error)
         return 0.0
     policy = _last(policy)
     if isinstance(policy, StopOnError) or isinstance(error, SchemaError):

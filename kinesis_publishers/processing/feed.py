@@ -59,10 +59,9 @@ class Withdrawn:
 
 @define
 class Watermark:
-    """An instant before which all has been processed, and the shard that was read last."""
+    """An instant before which all has been processed, to be told of."""
 
     instant: datetime
-    shard: ShardKey
 
 
 def _progress_within(delivery: Delivery, count: int) -> ShardProgress:
@@ -102,7 +101,7 @@ class DeliveryFeed(DeliverySink):
     """
 
     slow_calls: SlowCalls
-    _last_shard: ShardKey
+    takes_failures = True
 
     def __init__(
         self,
@@ -311,7 +310,7 @@ class DeliveryFeed(DeliverySink):
 
     def put_back(self, item: Item) -> None:
         """Let :meth:`next` return ``item`` once more: it has not been handled."""
-        if not (isinstance(item, Watermark) and self._watermark_that_waits()):
+        if not (isinstance(item, Watermark) and self._waiting_watermark()):  # A later one.
             self._waiting.appendleft(item)
 
     def stop(self) -> None:
@@ -355,7 +354,7 @@ class DeliveryFeed(DeliverySink):
 
     async def deliver(self, delivery: Delivery) -> None:
         handed = HandedOut(delivery)
-        self._last_shard = key = delivery.shard.key
+        key = delivery.shard.key
         self._in_progress[key] = handed
         self._waiting.append(handed)
         self._has_news.set()
@@ -375,26 +374,24 @@ class DeliveryFeed(DeliverySink):
                 self._waiting.remove(handed)
                 handed.is_done.set()
         if is_lost:
-            ends = [one for one in self._waiting if isinstance(one, ShardStatus)]
-            for end in ends:
-                if end.shard.key == shard:
-                    self._waiting.remove(end)
+            for one in tuple(self._waiting):
+                if isinstance(one, ShardStatus) and one.shard.key == shard:
+                    self._waiting.remove(one)
             self._waiting.append(Withdrawn(shard))
             self._has_news.set()
 
     async def _hand_out_watermark(self, instant: datetime) -> None:
-        if (waiting := self._watermark_that_waits()) is not None:
+        if (waiting := self._waiting_watermark()) is not None:
             # It may be told of now: all before it has been processed.
             waiting.instant = instant
         else:
-            self._waiting.append(Watermark(instant, self._last_shard))
+            self._waiting.append(Watermark(instant))
             self._has_news.set()
 
-    def _watermark_that_waits(self) -> Watermark | None:
+    def _waiting_watermark(self) -> Watermark | None:
         return next((one for one in self._waiting if isinstance(one, Watermark)), None)
 
     def observe(self, status: ShardStatus) -> None:
-        self._last_shard = status.shard.key
         if status.progress.is_ended:
             self._waiting.append(status)
             self._has_news.set()

@@ -53,7 +53,7 @@ def records(
     Args:
         properties: what to read, and how.
         decode: makes the ``value`` of each record of its payload, as of ``read``.
-        on_error: what follows if ``decode`` raises, as of ``read``.
+        on_error: what follows if ``decode`` or the ``WatermarkAssigner`` raises, as of ``read``.
         on_shard_end: is called when a shard has ended and all of its records have been processed,
             before any record of the shards that continue it.
         on_shard_lost: is called when another worker has taken a shard from this one, as of

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack
-from datetime import datetime
 from typing import Self, TypeAlias, TypeVar, Unpack
 
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.config import Options, Properties, Scalar
+from kinesis_publishers.config import Options, Properties, Scalar, WatermarkConfig
 from kinesis_publishers.engine.delivery import ShardStatus
-from kinesis_publishers.errors import ClosedError, ProcessingCancelledError
+from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
-from kinesis_publishers.processing.calls import call_plain
+from kinesis_publishers.processing.calls import call_plain, check_event_times
 from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
@@ -34,12 +32,12 @@ from kinesis_publishers.processing.signals import (
     interrupt,
     stopped_by,
 )
-from kinesis_publishers.tasks import cancelled_from_outside_only
+from kinesis_publishers.readers.consumers import call_hook
+from kinesis_publishers.readers.watermarks import OnWatermark
 from kinesis_publishers.tracebacks import ShortTraceback
 
 OnShardEnd: TypeAlias = "Callable[[Shard], Awaitable[None]]"
 OnShardLost: TypeAlias = "Callable[[ShardKey], Awaitable[None]]"
-OnWatermark: TypeAlias = "Callable[[datetime], Awaitable[None]]"
 _T = TypeVar("_T")
 
 # How often other tasks run while records are taken without waiting.
@@ -74,8 +72,8 @@ def read(
         properties: what to read, and how.
         decode: makes the ``value`` of each record of its payload: ``json``, ``text``, ``msgpack``,
             one of :mod:`kinesis_publishers.processing.decoders`, or a function of your own.
-        on_error: what follows if ``decode`` raises; the default is :class:`StopOnError`. The loop
-            handles its own exceptions.
+        on_error: what follows if ``decode``, or a ``WatermarkAssigner``, raises; the default is
+            :class:`StopOnError`. The loop handles its own exceptions.
         on_shard_end: is awaited when a shard has ended and all of its records have been processed,
             before any record of the shards that continue it.
         on_shard_lost: is awaited when another worker has taken a shard from this one, which has
@@ -100,12 +98,14 @@ def read(
         check_policy(on_error)
         if isinstance(on_error, RetryOnError):
             raise TypeError("RetryOnError has nothing to repeat: a payload remains what it is")
-        if decode is None:
-            raise ValueError("on_error is for decode, and there is none: the loop handles its own")
     clock = clock or SystemClock()
     with ShortTraceback():
         properties = Properties.of(properties, options)
         if on_error is not None:
+            if decode is None and not properties.is_given(WatermarkConfig.assigner):
+                raise ValueError(
+                    "on_error is for decode, and there is none: the loop handles its own"
+                )
             check_policy(on_error, properties)
     feed = DeliveryFeed.from_properties(
         properties, events=events, clock=clock, has_watermarks=on_watermark is not None
@@ -160,6 +160,8 @@ class RecordStream(AsyncIterator["Record"]):
         self._task: asyncio.Task[object] | None = None
         self._handed: HandedOut | None = None
         self._records: Iterator[Record] = iter(())
+        # Whether one of them may go to the error policy, in place of the loop.
+        self._is_checked = False
         # How many records of the delivery have been handed out, and how many are processed.
         self._taken = self._processed = 0
         self._next_turn = 0.0
@@ -230,12 +232,14 @@ class RecordStream(AsyncIterator["Record"]):
         if not self._is_ending and self._clock.monotonic() < self._next_turn:
             for record in self._records:
                 self._taken += 1
-                return record if self._decode is None else self._decoded(record, self._decode)
+                return self._decoded(record) if self._is_checked else record
         return None
 
-    def _decoded(self, record: Record, decode: Decoder) -> Record | None:
+    def _decoded(self, record: Record) -> Record | None:
+        assert self._handed is not None
         try:
-            return decoded(record, decode)
+            check_event_times(record, self._handed.delivery.batch)
+            return record if self._decode is None else decoded(record, self._decode)
         except Exception as error:  # noqa: BLE001 - the policy decides what follows
             self._failed = (record, error)
             return None
@@ -318,8 +322,8 @@ class RecordStream(AsyncIterator["Record"]):
 
     async def _next_decoded(self) -> Record | None:
         record = await self._next_record()
-        while record is not None and self._decode is not None:
-            if (value := self._decoded(record, self._decode)) is not None:
+        while record is not None and self._is_checked:
+            if (value := self._decoded(record)) is not None:
                 return value
             await self._follow_policy()
             await self._take_turns()
@@ -336,6 +340,7 @@ class RecordStream(AsyncIterator["Record"]):
                 return None
             self._handed, self._records = handed, iter(handed.delivery.batch)
             self._taken = self._processed = 0
+            self._is_checked = self._decode is not None or bool(handed.delivery.batch.failures)
             # It may have waited here for longer than it may be processed.
             if await self._feed.permission(handed) and not self._feed.is_stopping:
                 record = next(self._records)
@@ -350,13 +355,12 @@ class RecordStream(AsyncIterator["Record"]):
         while True:
             item = await self._feed.next()
             if isinstance(item, ShardStatus):
-                end = item.shard.key
-                await self._tell("on_shard_end", self._on_shard_end, item.shard, item, end)
+                await self._tell("on_shard_end", self._on_shard_end, item.shard, item)
                 self._feed.record_end(item, was_told=self._on_shard_end is not None)
             elif isinstance(item, Withdrawn):
-                await self._tell("on_shard_lost", self._on_shard_lost, item.shard, item, item.shard)
+                await self._tell("on_shard_lost", self._on_shard_lost, item.shard, item)
             elif isinstance(item, Watermark):
-                await self._tell("on_watermark", self._on_watermark, item.instant, item, item.shard)
+                await self._tell("on_watermark", self._on_watermark, item.instant, item)
             else:
                 return item
 
@@ -366,26 +370,14 @@ class RecordStream(AsyncIterator["Record"]):
         hook: Callable[[_T], Awaitable[None]] | None,
         subject: _T,
         item: Item,
-        shard: ShardKey,
     ) -> None:
         if hook is None:
             return
         try:
-            told: object = hook(subject)
-            if not inspect.isawaitable(told):
-                raise TypeError(
-                    f"{name} returned {told!r}, and read awaits it: make it an async function"
-                )
-            with (
-                self._feed.slow_calls.watching(f"{name} for {subject}", shard),
-                cancelled_from_outside_only(ProcessingCancelledError, f"{subject}: {name}"),
-            ):
-                await told
-        except BaseException as error:
+            await call_hook(name, hook, self._feed.slow_calls, subject)
+        except BaseException:
             # The next call after a cancellation calls the hook again first.
             self._feed.put_back(item)
-            if isinstance(error, Exception):
-                error.add_note(f"It was raised by {name} for {subject}.")
             raise
 
     def _note(self) -> None:

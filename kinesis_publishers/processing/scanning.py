@@ -87,7 +87,8 @@ def scan(
             batch for which it raises is halved until a record is alone with the error.
         workers: how many calls may run at once, each for another shard; with more than one
             ``process`` must be safe to call from several threads.
-        on_error: what follows when ``process`` raises; the default is :class:`StopOnError`.
+        on_error: what follows when ``process``, or a ``WatermarkAssigner``, raises; the default is
+            :class:`StopOnError`.
         on_shard_end: is called, in such a thread, when a shard has ended and all of its records
             have been processed; no call that begins later overtakes it.
         on_shard_lost: is called, in such a thread, when another worker has taken a shard from this
@@ -280,7 +281,7 @@ class _Scanner:
                 elif isinstance(item, Withdrawn):
                     await self._handle_loss(item.shard)
                 elif isinstance(item, Watermark):
-                    await self._handle_watermark(item)
+                    await self._handle_watermark(item.instant)
                 else:
                     return item
 
@@ -290,11 +291,11 @@ class _Scanner:
             with self._feed.slow_calls.watching(name, shard):
                 await self._threads.call(name, self._on_shard_lost, shard, then=lambda: None)
 
-    async def _handle_watermark(self, watermark: Watermark) -> None:
+    async def _handle_watermark(self, watermark: datetime) -> None:
         assert self._on_watermark is not None, "there are none without it"
-        name = f"on_watermark for {watermark.instant}"
-        with self._feed.slow_calls.watching(name, watermark.shard):
-            await self._threads.call(name, self._on_watermark, watermark.instant, then=lambda: None)
+        name = f"on_watermark for {watermark}"
+        with self._feed.slow_calls.watching(name, None):
+            await self._threads.call(name, self._on_watermark, watermark, then=lambda: None)
 
     async def _handle_end(self, end: ShardStatus) -> None:
         if self._on_shard_end is None:

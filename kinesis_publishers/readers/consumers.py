@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
@@ -22,14 +23,16 @@ from kinesis_publishers.engine.delivery import (
 )
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.engine.slow_calls import LOOK_SECONDS, SlowCalls, name_of
-from kinesis_publishers.errors import KinesisPublishersError
+from kinesis_publishers.errors import KinesisPublishersError, ProcessingCancelledError
 from kinesis_publishers.events import LagMeasured
 from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.model import RecordBatch, Shard, ShardKey, ShardProgress
 from kinesis_publishers.readers.watermarks import WatermarkSink
-from kinesis_publishers.tasks import TaskScope
+from kinesis_publishers.tasks import TaskScope, cancelled_from_outside_only
 
 _LOGGER = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 _SILENCE = timedelta(seconds=30)
 
 OnBatch: TypeAlias = Callable[[Shard, RecordBatch], Awaitable[None]]
@@ -60,6 +63,8 @@ class AssignedSink(ForwardingSink):
             await self._assigner.permission(key)
         finally:
             self.waiting.discard(key)
+        if self.watermarks is not None and self.takes_failures:
+            delivery = evolve(delivery, batch=evolve(delivery.batch, failures={}))
         await self._inner.deliver(delivery)
         self._assigner.note_delivery(key, payload_bytes)
 
@@ -74,6 +79,7 @@ class CallbackSink(DeliverySink):
 
     def __init__(self, on_batch: OnBatch, slow_calls: SlowCalls) -> None:
         self._on_batch = on_batch
+        self.takes_failures = getattr(on_batch, "takes_failures", False)
         self._name = name_of(on_batch)
         self._slow_calls = slow_calls
 
@@ -84,6 +90,27 @@ class CallbackSink(DeliverySink):
                 await self._on_batch(shard, batch)
         finally:
             delivery.release()
+
+
+async def call_hook(
+    name: str, hook: Callable[[_T], Awaitable[None]], slow_calls: SlowCalls, subject: _T
+) -> None:
+    """Await what a hook does with ``subject``, and report it if that takes long.
+
+    Raises:
+        Exception: what the hook has raised, with a note that names it.
+        TypeError: the hook is no async function.
+    """
+    try:
+        with slow_calls.watching(f"{name} for {subject}", None):
+            told: object = hook(subject)
+            if not inspect.isawaitable(told):
+                raise TypeError(f"{name} returned {told!r}: make it an async function")
+            with cancelled_from_outside_only(ProcessingCancelledError, f"{subject}: {name}"):
+                await told
+    except Exception as error:
+        error.add_note(f"It was raised by {name} for {subject}.")
+        raise
 
 
 @define(eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from typing import Self, Unpack
 
 from kinesis_publishers.abc import ShardAssigner
@@ -25,6 +26,7 @@ from kinesis_publishers.readers.consumers import (
     CallbackSink,
     OnBatch,
     RunningConsumers,
+    call_hook,
 )
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
@@ -157,6 +159,8 @@ class KinesisDataFetcher:
             shared.use(leases)
             if checkpointer is not None:
                 sink = checkpointer.sink(sink, records_deliveries=records_deliveries)
+            if on_watermark is not None:
+                on_watermark = partial(call_hook, "on_watermark", on_watermark, services.slow_calls)
             sink = WatermarkSink.around(sink, properties, services, leases, on_watermark)
             own = ConsumerGuard.for_properties(shared.properties) if guard is None else None
             try:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_publishers import DeadLetter, ScanResult, read, records, scan
+from kinesis_publishers import (
+    DeadLetter,
+    KinesisDataFetcher,
+    ScanResult,
+    read,
+    records,
+    scan,
+)
 from kinesis_publishers.events import CallbackDelayed
 
 if TYPE_CHECKING:
@@ -38,31 +45,6 @@ def put_aside_slowly(orders: Orders, wait: Callable[[], bool], **more: Any) -> N
         scan(orders.properties(), process, on_error=DeadLetter(put), **more)
 
 
-def tell_slowly(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
-    stop = threading.Event()
-
-    def close(_: object) -> None:
-        wait()
-        stop.set()
-
-    scan(orders.properties(), lambda _: None, on_watermark=close, stop=stop, **more)
-
-
-def read_and_tell_slowly(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
-    async def close(_: object) -> None:
-        await asyncio.to_thread(wait)
-        stream.stop()
-
-    async def main() -> None:
-        nonlocal stream
-        stream = read(orders.properties(), on_watermark=close, **more)
-        async for _ in stream:
-            pass
-
-    stream: Any = None
-    asyncio.run(main())
-
-
 def loop_slowly(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
     with records(orders.properties(), **more) as stream:
         for _ in stream:
@@ -80,6 +62,45 @@ def read_slowly(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
     asyncio.run(main())
 
 
+def scan_with_slow_watermarks(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
+    def tell(_: object) -> None:
+        wait()
+        stop.set()
+
+    stop = threading.Event()
+    scan(orders.properties(), lambda _: None, on_watermark=tell, stop=stop, **more)
+
+
+def read_with_slow_watermarks(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
+    async def tell(_: object) -> None:
+        await asyncio.to_thread(wait)
+        stream.stop()
+
+    async def main() -> None:
+        async for _ in stream:
+            pass
+
+    stream = read(orders.properties(), on_watermark=tell, **more)
+    asyncio.run(main())
+
+
+def fetch_with_slow_watermarks(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
+    async def take(*_: object) -> None:
+        pass
+
+    async def main() -> None:
+        async def tell(_: object) -> None:
+            await asyncio.to_thread(wait)
+            fetcher.stop()
+
+        async with KinesisDataFetcher.from_properties(
+            orders.properties(), take, on_watermark=tell, **more
+        ) as fetcher:
+            await fetcher.run()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
     ("work", "name"),
     [
@@ -87,20 +108,15 @@ def read_slowly(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
         (partial(scan_slowly, decode="text"), f"{__name__}.scan_slowly.<locals>.process"),
         (partial(scan_slowly, per_batch=True), f"{__name__}.scan_slowly.<locals>.process"),
         (put_aside_slowly, "put of DeadLetter for record "),
-        (tell_slowly, "on_watermark for "),
-        (read_and_tell_slowly, "on_watermark for "),
         (loop_slowly, "the body of the loop"),
         (read_slowly, "the body of the loop"),
+        (scan_with_slow_watermarks, "on_watermark for 20"),
+        (read_with_slow_watermarks, "on_watermark for 20"),
+        (fetch_with_slow_watermarks, "on_watermark for 20"),
     ],
     ids=[
-        "record",
-        "value",
-        "batch",
-        "dead letter",
-        "watermark",
-        "async watermark",
-        "loop",
-        "async loop",
+        *("record", "value", "batch", "dead letter", "loop", "async loop"),
+        *("watermark", "async watermark", "fetcher's watermark"),
     ],
 )
 def test_a_call_that_takes_long_is_reported_while_it_does_and_when_it_returns(

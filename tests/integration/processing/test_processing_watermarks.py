@@ -5,25 +5,39 @@ from __future__ import annotations
 import asyncio
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_publishers import KinesisDataFetcher, WatermarkAssigner, read, records, scan
-from kinesis_publishers.events import Event, WatermarkMeasured
+from kinesis_publishers import (
+    DeadLetter,
+    KinesisDataFetcher,
+    Record,
+    WatermarkAssigner,
+    read,
+    records,
+    scan,
+    with_error_policy,
+)
+from kinesis_publishers.errors import EventTimeError, ProcessingCancelledError
+from kinesis_publishers.events import WatermarkMeasured
+from tests.integration.processing.processing_support import STREAM
 
 if TYPE_CHECKING:
-    from kinesis_publishers import Record, RecordBatch, Shard
+    from collections.abc import Iterable
+
+    from kinesis_publishers import Event, RecordBatch, Shard
     from tests.integration.processing.processing_support import Orders
 
 COUNT = 400
 
 
 class Numbered(WatermarkAssigner):
-    """Takes the number of a record for seconds."""
+    """Takes the number of a record for seconds; some are not what it expects."""
 
-    def event_time_of(self, record: Record) -> datetime:
-        return at(int(record.data))
+    def event_time_of(self, record: Record) -> datetime | None:
+        strange = {b"naive": datetime(2026, 1, 1), b"seconds": 1.5, b"never": None}  # noqa: DTZ001
+        return strange.get(record.data) if record.data in strange else at(int(record.data))
 
 
 def at(seconds: int) -> datetime:
@@ -33,14 +47,24 @@ def at(seconds: int) -> datetime:
 class Reader:
     """Notes what is processed, checks each watermark against it, and stops at the last one."""
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, orders: Orders, *, strange: Iterable[bytes] = (), **keywords: Any) -> None:
+        orders.server.put_many(STREAM, [(f"key-{one!r}", one) for one in strange])
         self.waiting = {at(number) for number in orders.put(COUNT)}
         self.told: list[datetime] = []
+        self.taken: list[bytes] = []
         self.properties = orders.properties(watermark_assigner=f"{__name__}:Numbered")
-        self.error: Exception | None = None
+        self.keywords = keywords
+        self.ended: list[datetime] = []
+        self.error: BaseException | None = None
 
     def take(self, record: Record) -> None:
-        self.waiting.discard(at(int(record.data)))
+        self.taken.append(record.data)
+        if record.data.isdigit():
+            self.waiting.discard(at(int(record.data)))
+
+    def take_batch(self, batch: RecordBatch) -> None:
+        for record in batch:
+            self.take(record)
 
     def tell(self, watermark: datetime) -> None:
         if self.error is not None:
@@ -54,79 +78,161 @@ class Reader:
 
     async def tell_async(self, watermark: datetime) -> None:
         self.tell(watermark)
+        # A call that has begun ends, also if it has stopped its reader.
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.ended.append(watermark)
 
     async def with_read(self) -> None:
-        stream = read(self.properties, on_watermark=self.tell_async)
+        stream = read(self.properties, on_watermark=self.tell_async, **self.keywords)
         self.halt = stream.stop
         async for record in stream:
             self.take(record)
 
     async def with_fetcher(self) -> None:
         async def take(_: Shard, batch: RecordBatch) -> None:
-            for record in batch:
-                self.take(record)
+            self.take_batch(batch)
 
+        if self.keywords:
+            take = with_error_policy(take, **self.keywords)
         async with KinesisDataFetcher.from_properties(
             self.properties, take, on_watermark=self.tell_async
         ) as fetcher:
             self.halt = fetcher.stop
             await fetcher.run()
 
-    async def with_scan(self) -> None:
+    async def with_scan(self, process: Any = None, **more: Any) -> None:
         stop = threading.Event()
         self.halt = stop.set
-        keywords = {"on_watermark": self.tell, "stop": stop, "workers": 2}
-        await asyncio.to_thread(scan, self.properties, self.take, **keywords)
+        keywords = {"on_watermark": self.tell, "stop": stop, "workers": 2, **self.keywords}
+        await asyncio.to_thread(scan, self.properties, process or self.take, **keywords, **more)
+
+    async def with_scan_of_batches(self) -> None:
+        await self.with_scan(self.take_batch, per_batch=True)
 
     async def with_records(self) -> None:
-        iterator = records(self.properties, on_watermark=self.tell)
+        iterator = records(self.properties, on_watermark=self.tell, **self.keywords)
         self.halt = iterator.stop
         await asyncio.to_thread(lambda: [self.take(record) for record in iterator])
 
 
-@pytest.mark.parametrize("way", [one for one in dir(Reader) if one.startswith("with_")])
+WAYS = pytest.mark.parametrize(
+    "way", ["with_read", "with_fetcher", "with_scan", "with_scan_of_batches", "with_records"]
+)
+
+
+@WAYS
 async def test_each_way_tells_all_watermarks_and_fails_with_what_the_callback_raises(
     orders: Orders, way: str
 ) -> None:
     reader = Reader(orders)
     await getattr(reader, way)()
     assert reader.told[-1] >= at(COUNT - 20)
-    failing = Reader(orders)
-    failing.error = LookupError("no window")
-    with pytest.raises(LookupError, match="no window"):
-        await getattr(failing, way)()
+    assert reader.ended in ([], reader.told)
+    errors = {
+        LookupError("no window"): (LookupError, "no window"),
+        asyncio.CancelledError(): (RuntimeError | ProcessingCancelledError, "CancelledError"),
+    }
+    for error, (expected, text) in errors.items():
+        failing = Reader(orders)
+        failing.error = error
+        with pytest.raises(Exception, match=text) as raised:
+            await getattr(failing, way)()
+        assert isinstance(raised.value, expected)
+        assert any("by on_watermark for 2026-01-01 00:" in one for one in raised.value.__notes__)
 
 
-async def test_after_a_cancelled_call_watermarks_go_on_and_never_back(orders: Orders) -> None:
+STRANGE = {
+    b"poison": r"Numbered raised ValueError\(.*poison.*\) for record orders/",
+    b"naive": r"returned datetime.* for record orders/.*: return a datetime with a time zone",
+    b"seconds": r"returned 1\.5 for record orders/",
+}
+
+
+@WAYS
+async def test_a_record_without_an_event_time_that_should_have_one_goes_to_the_error_policy(
+    orders: Orders, way: str
+) -> None:
+    aside: dict[bytes, Exception] = {}
+
+    def put(item: Record | RecordBatch, error: Exception) -> None:
+        (record,) = [item] if isinstance(item, Record) else item
+        aside[record.data] = error
+
+    reader = Reader(orders, strange=[*STRANGE, b"never"], on_error=DeadLetter(put))
+    await getattr(reader, way)()
+    assert reader.told[-1] >= at(COUNT - 20)
+    assert b"never" in reader.taken
+    assert not {*reader.taken} & {*aside}
+    for data, error in STRANGE.items():
+        with pytest.raises(EventTimeError, match=error):
+            raise aside[data]
+    without = Reader(orders, strange=[b"poison"])
+    with pytest.raises(EventTimeError, match=STRANGE[b"poison"]):
+        await getattr(without, way)()
+    assert b"poison" not in without.taken
+
+
+@pytest.mark.parametrize("is_later_there", [False, True])
+async def test_a_watermark_whose_call_is_cancelled_is_told_again_unless_a_later_one_waits(
+    orders: Orders, is_later_there: bool
+) -> None:
+    orders.put(20)
+    # By arrival a shard at its tip goes on; by the number it stays at its last record.
+    assigner = {} if is_later_there else {"watermark_assigner": f"{__name__}:Numbered"}
+    measured: asyncio.Queue[datetime] = asyncio.Queue()
     told: list[datetime] = []
-    is_told, is_later = asyncio.Event(), asyncio.Event()
-
-    async def hang_first(watermark: datetime) -> None:
-        told.append(watermark)
-        if len(told) == 1:
-            is_told.set()
-            await asyncio.Event().wait()
-        elif len(told) == 5:
-            stream.stop()
+    is_told, may_return = asyncio.Event(), asyncio.Event()
 
     def note(event: Event) -> None:
-        if told and isinstance(event, WatermarkMeasured) and event.watermark > told[0]:
-            is_later.set()
+        if isinstance(event, WatermarkMeasured):
+            measured.put_nowait(event.watermark)
 
-    async def take_all() -> None:
-        async for _ in stream:
+    async def tell(watermark: datetime) -> None:
+        told.append(watermark)
+        is_told.set()
+        await may_return.wait()
+
+    async def wait_for_later() -> None:
+        while is_later_there and await measured.get() <= told[-1]:
             pass
 
-    # By arrival, the watermark of shards at their tips follows the time.
-    orders.put(COUNT)
-    async with read(orders.properties(), on_watermark=hang_first, events=note) as stream:
-        first = asyncio.create_task(take_all())
+    async with read(orders.properties(**assigner), on_watermark=tell, events=note) as stream:
+
+        async def drain() -> None:
+            async for _ in stream:
+                pass
+
+        for _ in range(3):
+            is_told.clear()
+            draining = asyncio.create_task(drain())
+            await is_told.wait()
+            await wait_for_later()
+            draining.cancel()
+            await asyncio.wait([draining])
+            await wait_for_later()
+        may_return.set()
+        is_told.clear()
+        draining = asyncio.create_task(drain())
         await is_told.wait()
-        await is_later.wait()
-        first.cancel()
-        await asyncio.wait([first])
-        is_later.clear()
-        await is_later.wait()
-        await take_all()
-    assert told[1:] == sorted(set(told[1:]))
-    assert told[1] >= told[0]
+        await wait_for_later()
+        stream.stop()
+        await draining
+    assert told == sorted(set(told) if is_later_there else told)
+    assert is_later_there or told[:4] == [told[0]] * 4
+
+
+async def test_a_watermark_may_be_known_before_anything_is_read(orders: Orders) -> None:
+    async def tell(watermark: datetime) -> None:
+        told.append(watermark)
+        streams[-1].stop()
+
+    orders.put(20)
+    told: list[datetime] = []
+    streams = []
+    # By arrival, the second run knows it from the checkpoints of the first one.
+    for _ in range(2):
+        streams.append(read(orders.properties(), on_watermark=tell))
+        async for _ in streams[-1]:
+            pass
+    assert len(told) == 2
