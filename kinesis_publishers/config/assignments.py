@@ -24,6 +24,7 @@ from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.sections.aws import CredentialsConfig, nested_option
 from kinesis_publishers.config.sections.producing import RANDOM, ProducerConfig
 from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS, SourceConfig
+from kinesis_publishers.config.sections.watermarks import WatermarkConfig
 from kinesis_publishers.errors import (
     ConfigError,
     InvalidOptionError,
@@ -139,15 +140,18 @@ def unread_custom_problems(lookup: Lookup) -> Iterator[ConfigError]:
         return
     for key in lookup.members(CUSTOM):
         yield InvalidOptionError(
-            f"{lookup.written_key(CUSTOM.of(key))} is an option of a publisher of your own, and "
-            f"{SourceConfig.record_publisher.full_key} is {name}, which does not read it: "
-            f"name your publisher (or {ProducerConfig.partitioner.full_key}), or remove the key"
+            f"{lookup.written_key(CUSTOM.of(key))} is an option of a class of your own, and "
+            f"{SourceConfig.record_publisher.full_key} is {name}, which does not read it: name "
+            f"your publisher (or {ProducerConfig.partitioner.full_key}, or "
+            f"{WatermarkConfig.assigner.full_key}), or remove the key"
         )
 
 
 def has_other_reader(lookup: Lookup) -> bool:
-    """Say whether a class for credentials, or a partitioner, is given every key as written."""
-    if lookup.get(ProducerConfig.partitioner) != RANDOM:
+    """Say whether a class for credentials, or another one, is given every key as written."""
+    if lookup.get(ProducerConfig.partitioner) != RANDOM or lookup.is_given(
+        WatermarkConfig.assigner
+    ):
         return True
     option = CredentialsConfig.custom_class
     depths = range(_DEEPEST_PROVIDER)

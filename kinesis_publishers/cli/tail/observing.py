@@ -26,6 +26,7 @@ from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.leases import AssignmentConfig, LeaseConfig
 from kinesis_publishers.config.sections.source import EFO, POLLING
+from kinesis_publishers.config.sections.watermarks import ARRIVAL
 from kinesis_publishers.registration.consumers import consumer_name_in
 
 # One of the five calls a second that a shard answers: the others are the application's.
@@ -37,8 +38,7 @@ _CHECKPOINTS: Final = [
     option.full_key
     for option in (*CHECKPOINT_OPTIONS, *LeaseConfig.options(), AssignmentConfig.written_assigner)
 ]
-# A tail has no watermarks, and its shards do not wait for one another.
-_WATERMARKS: Final = [option.full_key for option in WatermarkConfig.options()]
+_ASSIGNER: Final = WatermarkConfig.assigner.full_key
 _POSITION: Final = InitialPositionConfig.position.full_key
 _BEGIN: Final = {_POSITION, InitialPositionConfig.timestamp_text.full_key}
 _SHARDS: Final = InitialPositionConfig.shards.full_key
@@ -65,7 +65,11 @@ def observer_properties(
     """
     file, line = by_full_key(connection.config), by_full_key(connection.pairs)
     reasons: list[str] = []
-    more: dict[str, str | None] = {**dict.fromkeys(_WATERMARKS), **position}
+    more: dict[str, str | None] = dict.fromkeys(one.full_key for one in WatermarkConfig.options())
+    if _ASSIGNER in file.keys() | line.keys():
+        # That of the application may not be installed here. Its own options remain, unread.
+        more[_ASSIGNER] = ARRIVAL
+    more |= position
     if _APPLICATION in file.keys() | line.keys():
         begin = {} if _BEGIN & line.keys() else {_POSITION: InitialPosition.LATEST.value}
         more |= {**dict.fromkeys(_CHECKPOINTS), _SHARDS: line.get(_SHARDS), **begin, **position}

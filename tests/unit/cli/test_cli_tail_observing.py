@@ -8,7 +8,6 @@ from typing import Any
 import click
 import pytest
 
-from kinesis_publishers import Properties
 from kinesis_publishers.cli.shared.connection import Connection
 from kinesis_publishers.cli.tail.observing import observer_properties
 from kinesis_publishers.config import (
@@ -24,6 +23,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.errors import ConfigErrors
 
+_ASSIGNER = "kinesis.watermark.assigner"
 _POSITION = "kinesis.stream.initpos"
 _SHARDS = "kinesis.stream.initpos.shards"
 _APPLICATION = {"kinesis.checkpoint.application": "ledger"}
@@ -102,15 +102,6 @@ def test_it_polls_once_a_second_unless_it_is_told_otherwise(
 def test_where_it_polls_in_place_of_fan_out_it_does_so_once_a_second() -> None:
     observed = Observed(_LEDGER)
     assert (observed.publisher, observed.get(PollingConfig.interval_seconds)) == ("POLLING", 1000)
-
-
-def test_watermarks_of_an_application_need_no_class_here() -> None:
-    options = {"assigner": "not_installed:Placed", "lookahead.millis": "60s"}
-    given = {f"kinesis.watermark.{name}": value for name, value in options.items()}
-    properties = Observed(given).properties
-    assert WatermarkConfig.from_properties(properties) == WatermarkConfig.from_properties(
-        Properties.parse({"kinesis.streams": "orders"}, complete=False)
-    )
 
 
 def test_a_custom_publisher_is_left_as_it_is() -> None:
@@ -277,3 +268,16 @@ def test_what_is_left_out_does_not_make_the_rest_right() -> None:
     with pytest.raises(ConfigErrors) as caught:
         Observed({**_APPLICATION, "aws.regions": "x"}, {_POSITION: "AT_TIMESTAMP"})
     assert len(caught.value.problems) == 2
+
+
+def test_a_tail_makes_no_watermarks_whatever_the_file_says_of_them() -> None:
+    file = {
+        _ASSIGNER: "not.installed.here:Placed",
+        "kinesis.custom.placed.field": "at",
+        "flink.watermark.lookahead.millis": "60s",
+        "kinesis.shard.idle.interval": "not a duration",
+    }
+    observed = Observed(file, {"kinesis.watermark.disordermillis": "5s"})
+    assert observed.properties.given_keys(WatermarkConfig.options()) == (_ASSIGNER,)
+    assert observed.get(WatermarkConfig.assigner) == "ARRIVAL"
+    assert observed.left_out == []

@@ -104,15 +104,20 @@ def test_a_key_that_nothing_reads_is_refused(publisher: str) -> None:
     assert f"is {publisher.upper()}, which does not read it" in str(problem)
 
 
-def test_a_class_for_credentials_may_have_keys_that_the_publisher_does_not_know() -> None:
-    credentials = {
-        "aws.credentials.provider": "CUSTOM",
-        "aws.credentials.provider.custom.class": "vault:Credentials",
-        "kinesis.custom.vault.url": "https://vault",
-    }
-    Properties.parse({**REPLAY, **credentials}).custom(*ALL)
-    polling = {**REPLAY, **credentials, "kinesis.stream.recordpublisher": "POLLING"}
-    assert Properties.parse(polling)
+@pytest.mark.parametrize(
+    "other",
+    [
+        {
+            "aws.credentials.provider": "CUSTOM",
+            "aws.credentials.provider.custom.class": "vault:Credentials",
+        },
+        {"kinesis.watermark.assigner": "vault:Placed"},
+    ],
+)
+def test_another_class_may_have_keys_that_the_publisher_does_not_know(other: dict) -> None:
+    given = {**REPLAY, **other, "kinesis.custom.vault.url": "https://vault"}
+    Properties.parse(given).custom(*ALL)
+    assert Properties.parse({**given, "kinesis.stream.recordpublisher": "POLLING"})
 
 
 @pytest.mark.parametrize(
