@@ -55,6 +55,11 @@ def common_instant(fronts: Iterable[Front]) -> datetime | None:
     return min(active) if active else max(idle, default=None)
 
 
+def latest_known(*instants: datetime | None) -> datetime | None:
+    """Return the latest of those that are not ``None``, or ``None``."""
+    return max((one for one in instants if one is not None), default=None)
+
+
 def is_ahead(front: Front, common: datetime | None, bound: timedelta) -> bool:
     """Say whether a shard is further than ``bound`` ahead of the common instant."""
     if front.until is None:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from attrs import evolve
 
+from kinesis_publishers.engine.alignment import latest_known
 from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, ShardStatus, user_records
 from kinesis_publishers.engine.shard_loop import ShardLoop
 from kinesis_publishers.errors import AggregationError, PositionTrimmedError
@@ -70,7 +71,7 @@ class ShardConsumer(ShardLoop):
         if self._room.oldest is None:
             return self._status
         # What arrived before it has been processed, although the last answer was another one.
-        read_until = _latest(self._status.read_until, self._room.oldest)
+        read_until = latest_known(self._status.read_until, self._room.oldest)
         return evolve(self._status, is_delivering=True, read_until=read_until)
 
     @property
@@ -228,7 +229,7 @@ class ShardConsumer(ShardLoop):
                 delivery = Delivery(records, progress, await self._room.take(records))
         if delivery is None:
             self._room.release()
-        self._read_until = _latest(self._read_until, answer.read_until)
+        self._read_until = latest_known(self._read_until, answer.read_until)
         return delivery, ShardStatus(
             shard=self.shard,
             progress=progress,
@@ -290,7 +291,7 @@ class ShardConsumer(ShardLoop):
         instants = [self.reached.as_of, fresh.last_arrival]
         if answer.millis_behind_latest == 0:
             instants.append(answer.requested_at)
-        return _latest(*instants)
+        return latest_known(*instants)
 
 
 def _may_be_over(progress: ShardProgress) -> bool:
@@ -322,7 +323,3 @@ def _progress_after(batch: RecordBatch, as_of: datetime | None) -> ShardProgress
     last = batch.last_sequence_number
     assert last is not None, "an empty batch moves nothing"
     return ShardProgress(position=resume_after(last), as_of=as_of)
-
-
-def _latest(*instants: datetime | None) -> datetime | None:
-    return max((instant for instant in instants if instant is not None), default=None)

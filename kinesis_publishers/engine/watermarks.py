@@ -1,4 +1,4 @@
-"""How far the shards of one reader have been processed in event time. No I/O."""
+"""The watermarks of one reader's shards. No I/O."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from attrs import define, evolve, field
 from kinesis_publishers.abc import WatermarkAssigner
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import WatermarkConfig
-from kinesis_publishers.engine.alignment import Front, common_instant, is_ahead
+from kinesis_publishers.engine.alignment import Front, common_instant, is_ahead, latest_known
 from kinesis_publishers.engine.delivery import Delivery, ShardStatus
 from kinesis_publishers.model import Record, RecordBatch, Shard, ShardKey, ShardProgress
 
-# A parent's children are started at once, or after the next listing; one may be under way.
+# Children start with their parent's end or with the next listing, and one may be under way.
 _LISTINGS_AFTER_END = 2
 
 
 class ArrivalTime(WatermarkAssigner):
-    """Takes the arrival of a record for its event: a shard at its tip has reached that moment."""
+    """Uses arrival times as event times: a shard at its tip advances with the time."""
 
     def event_time_of(self, record: Record) -> datetime:
         return record.approximate_arrival_timestamp
@@ -34,15 +34,15 @@ class ArrivalTime(WatermarkAssigner):
 
 @define
 class _Mark:
-    """Where one shard is.
+    """How far one shard has come.
 
     Attributes:
-        until: what happened before this instant has been processed, but for the disorder.
-        taken: the same, with what is being processed.
-        changed_at: when its last record was processed, or when it began.
-        status: the last answer, once there is one.
-        deliveries: how many are being processed.
-        listings: how many have come since it has ended; ``None`` while it is read.
+        until: its watermark; ``None`` while unknown.
+        taken: its watermark once the deliveries in progress have been processed.
+        changed_at: when its last delivery was processed, or when reading began.
+        status: the last one that was reported.
+        deliveries: how many are in progress.
+        listings: how many listings have come since it ended; ``None`` while it is read.
     """
 
     until: datetime | None
@@ -55,7 +55,7 @@ class _Mark:
 
 @define(eq=False)
 class ShardWatermarks:
-    """Follows the event time of the shards that a reader has."""
+    """Keeps the watermark of each shard that a reader has."""
 
     _assigner: WatermarkAssigner
     _config: WatermarkConfig
@@ -72,22 +72,23 @@ class ShardWatermarks:
         progress: Mapping[ShardKey, ShardProgress],
         stored: Callable[[ShardKey], datetime | None] | None = None,
     ) -> None:
-        """Learn which shards are read; a new one is where its parents are, or its last reader was.
+        """Learn which shards are read now.
 
-        The others are left out, but for those that have ended and whose children do not follow yet.
+        A new shard starts at the watermark of its parents or of its last reader. A shard that is
+        no longer read is forgotten, but one that has ended is kept until its children follow.
 
         Args:
-            shards: all of them.
+            shards: all shards that are read.
             progress: where each of them begins.
-            stored: says where the last reader of a shard was, if that is known.
+            stored: returns the watermark that the last reader of a shard left, if there is one.
         """
         for shard in shards:
             key, mark = shard.key, self._marks.get(shard.key)
-            # One that has ended may come again: of a stream that was created again, for instance.
+            # A shard that has ended comes again if its stream was deleted and created again.
             if mark is None or mark.listings is not None:
                 parents = [self._marks.get(one) for one in shard.parent_keys]
                 known = common_instant(Front(one.until) for one in parents if one is not None)
-                begun = _latest(known, stored and stored(key), self._reached(progress[key]))
+                begun = latest_known(known, stored and stored(key), self._reached(progress[key]))
                 self._marks[key] = _Mark(begun, begun, self._clock.monotonic())
         continued = {key for shard in shards for key in shard.parent_keys}
         keys = {shard.key for shard in shards}
@@ -96,19 +97,21 @@ class ShardWatermarks:
                 del self._marks[key]
 
     def note_listing(self) -> None:
-        """Learn that the shards were listed: what ended long before it has no children here."""
+        """Learn that the shards were listed, and that their children have been started."""
         for mark in self._marks.values():
             if mark.listings is not None:
                 mark.listings += 1
 
     @contextmanager
     def processing(self, delivery: Delivery) -> Iterator[None]:
-        """Process a delivery in the context; unless it raises, the shard is behind it then.
+        """Process a delivery in the context, and advance the watermark of its shard at the end.
+
+        What raises advances nothing.
 
         Raises:
             ValueError: the assigner has returned something other than a datetime with a time zone.
         """
-        # Before the application may change the batch.
+        # The application may change the batch.
         latest = self._assigner.latest_of(delivery.batch)
         if latest is not None and getattr(latest, "tzinfo", None) is None:
             raise ValueError(
@@ -119,25 +122,26 @@ class ShardWatermarks:
         if (mark := self._marks.get(delivery.shard.key)) is None:
             yield
             return
-        mark.taken = _latest(mark.taken, latest)
+        mark.taken = latest_known(mark.taken, latest)
         mark.deliveries += 1
         try:
             yield
-            mark.until = _latest(mark.until, latest)
+            mark.until = latest_known(mark.until, latest)
         finally:
             mark.deliveries -= 1
             mark.changed_at = self._clock.monotonic()
 
-    def note(self, status: ShardStatus) -> None:
-        """Learn how far a shard has been read and processed."""
+    def note(self, status: ShardStatus) -> bool:
+        """Learn how far a shard has been processed; return whether that is further than before."""
         mark = self._marks.get(status.shard.key)
         if mark is None:
-            return
-        mark.status = status
-        mark.until = _latest(mark.until, self._reached(status.progress))
-        mark.taken = _latest(mark.taken, mark.until)
+            return False
+        before, mark.status = mark.status, status
+        mark.until = latest_known(mark.until, self._reached(status.progress))
+        mark.taken = latest_known(mark.taken, mark.until)
         if status.progress.is_ended and mark.listings is None:
             mark.listings = 0
+        return before is None or _place(before.progress) != _place(status.progress)
 
     def _reached(self, progress: ShardProgress) -> datetime | None:
         as_of = progress.as_of
@@ -145,16 +149,19 @@ class ShardWatermarks:
         return None if reached is None else reached - self._disorder
 
     def fronts(self) -> dict[ShardKey, Front]:
-        """Return where each shard is."""
-        return {
-            key: Front(one.until, self._is_idle(one), self._is_at_tip(one))
-            for key, one in self._marks.items()
-        }
+        """Return how far each shard has come."""
+        return {key: self.front(key) for key in self._marks}
+
+    def front(self, key: ShardKey) -> Front:
+        """Return how far a shard has come that is followed."""
+        mark = self._marks[key]
+        return Front(mark.until, self._is_idle(mark), self._is_at_tip(mark))
 
     def reading(self, others: Collection[Front]) -> datetime | None:
-        """Return the event time that all shards have reached which have something to read.
+        """Return the least watermark of all shards that are not at their tips.
 
-        ``None`` while that is unknown of one of them, unless it is of the ``others``.
+        It is ``None`` while the watermark of such a shard is unknown. Of the ``others``, which
+        other workers read, those with an unknown watermark are left out.
         """
         known = [one for one in others if one.until is not None]
         return common_instant(
@@ -162,7 +169,7 @@ class ShardWatermarks:
         )
 
     def is_ahead(self, key: ShardKey, reading: datetime | None) -> bool:
-        """Say whether a shard is to wait for the others, which have reached ``reading``."""
+        """Say whether a shard is too far ahead of ``reading`` to be read on."""
         mark = self._marks.get(key)
         bound = timedelta(seconds=self._config.lookahead_seconds)
         return mark is not None and is_ahead(Front(mark.taken), reading, bound)
@@ -173,15 +180,15 @@ class ShardWatermarks:
         return (is_quiet or mark.listings is not None) and self._is_at_tip(mark)
 
     def _is_at_tip(self, mark: _Mark) -> bool:
-        """Say whether nothing waits, as far as is known: not while its answers stay away."""
+        """Say whether the last answer found the shard at its tip, and was given lately."""
         if mark.listings is not None:
-            # Its children have what follows.
+            # The shard holds the place of its children until they follow.
             return mark.until is None or mark.listings >= _LISTINGS_AFTER_END
         if mark.status is None or mark.deliveries:
             return False
-        # ``None`` is no lag that is known.
+        # An unknown lag is not 0.
         return mark.status.lag_seconds(self._clock.now()) == 0.0
 
 
-def _latest(*instants: datetime | None) -> datetime | None:
-    return max((one for one in instants if one is not None), default=None)
+def _place(progress: ShardProgress) -> tuple[object, bool]:
+    return progress.position, progress.is_ended

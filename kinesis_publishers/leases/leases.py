@@ -20,7 +20,6 @@ from kinesis_publishers.checkpoints.stored_progress import (
     asking,
     resumable_streams,
 )
-from kinesis_publishers.config import LeaseFormat
 from kinesis_publishers.engine.alignment import Front
 from kinesis_publishers.errors import (
     KinesisPublishersError,
@@ -33,8 +32,13 @@ from kinesis_publishers.events import (
     LeaseReleased,
     SubscriptionStarted,
 )
-from kinesis_publishers.leases.rules import lease_of, with_lease
-from kinesis_publishers.leases.watermarks import open_fronts, watermark_of
+from kinesis_publishers.leases.rules import (
+    lease_of,
+    open_fronts,
+    watermark_of,
+    with_front,
+    with_lease,
+)
 from kinesis_publishers.leases.worker import LeaseWorker
 from kinesis_publishers.model import (
     Checkpoint,
@@ -289,23 +293,18 @@ class Leases(LeaseWorker, ShardAssigner):
         if shard in self._held:
             self._held[shard].payload_bytes += payload_bytes
 
-    @property
-    def has_room_for_watermarks(self) -> bool:
-        """Whether the rows have room for watermarks: not those of the Kinesis Client Library."""
-        return self._config.format is not LeaseFormat.KCL
-
     def publish(self, fronts: Mapping[ShardKey, Front]) -> None:
-        """Tell other workers where the shards of this one are: the next write of a row does."""
-        self._fronts = {key: one for key, one in fronts.items() if key in self._held}
+        """Tell other workers where shards of this one are, with the next write of each row."""
+        self._fronts |= {key: one for key, one in fronts.items() if key in self._held}
 
     def stored_watermarks(self) -> Callable[[ShardKey], datetime | None]:
-        """Return what says where the last reader of a shard was, by event time."""
+        """Return a function that returns the watermark which a shard's last reader left."""
         return partial(watermark_of, self._current_rows())
 
     def other_fronts(self, own: Collection[ShardKey]) -> list[Front]:
-        """Return where the shards of the application are, except this worker's ``own``."""
-        view = self._view()
-        return open_fronts(self._current_rows(), own, view.is_free)
+        """Return where the open shards of the application are, except this worker's ``own``."""
+        rows = self._current_rows()
+        return open_fronts(rows, self._view(rows), own)
 
     def note_children(self, shard: ShardKey, children: Sequence[ChildShard]) -> None:
         self._children[shard] = tuple(children)
@@ -358,7 +357,7 @@ class Leases(LeaseWorker, ShardAssigner):
             until = held.subscribed_at + _RESUBSCRIBE_SECONDS
         settle = max(0, math.ceil(until - self._clock.monotonic()))
         lease = evolve(
-            lease,
+            with_front(lease, self._fronts.get(key)),
             owner=owner,
             leaving=None,
             is_idle=None,

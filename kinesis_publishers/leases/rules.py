@@ -11,10 +11,12 @@ import math
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from typing import TypeAlias
 
 from attrs import define, evolve, field, frozen
 
+from kinesis_publishers.engine.alignment import Front, common_instant
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
@@ -265,3 +267,45 @@ def spilled(view: View, startable: Iterable[ShardKey]) -> int:
     """Return how many shards are free and too many for this worker: ``LeaseSpillover``."""
     free = sum(key in view.rows and view.is_free(key) for key in startable)
     return max(0, free - view.has_room)
+
+
+def with_front(lease: Lease, front: Front | None) -> Lease:
+    """Return a lease that tells other workers where its shard is; ``None`` changes nothing."""
+    if front is None:
+        return lease
+    # Versions without a field can read rows that leave it out.
+    return evolve(
+        lease,
+        watermark=front.until,
+        is_idle=front.is_idle or None,
+        is_at_tip=front.is_at_tip or None,
+    )
+
+
+def watermark_of(rows: Rows, key: ShardKey) -> datetime | None:
+    """Return the watermark that a shard's last reader left; without one, that of its parents."""
+    if key not in rows or (known := lease_of(rows[key]).watermark) is not None:
+        return known if key in rows else None
+    return common_instant(Front(lease_of(rows[one]).watermark) for one in _parents(rows, key))
+
+
+def open_fronts(rows: Rows, view: View, own: Collection[ShardKey]) -> list[Front]:
+    """Return where the open shards are that are not this worker's ``own``.
+
+    A shard is left out while a parent of it is open: it begins where that ends. One that no live
+    worker reads is not idle, whatever its row says.
+    """
+    return [
+        Front(watermark_of(rows, key))
+        if view.is_free(key)
+        else Front(
+            watermark_of(rows, key), bool(lease_of(row).is_idle), bool(lease_of(row).is_at_tip)
+        )
+        for key, row in view.rows.items()
+        if key not in own and view.rows.keys().isdisjoint(_parents(rows, key))
+    ]
+
+
+def _parents(rows: Rows, key: ShardKey) -> list[ShardKey]:
+    keys = [ShardKey(key.stream_arn, one) for one in lease_of(rows[key]).parents]
+    return [one for one in keys if one in rows]

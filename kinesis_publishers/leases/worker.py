@@ -31,9 +31,9 @@ from kinesis_publishers.leases.rules import (
     spilled,
     to_request,
     to_settle,
+    with_front,
     with_lease,
 )
-from kinesis_publishers.leases.watermarks import with_front
 from kinesis_publishers.model import Checkpoint, Lease, ShardKey, StoredCheckpoint
 
 _LOGGER = logging.getLogger(__name__)
@@ -142,12 +142,12 @@ class LeaseWorker(LeaseRows):
         )
         return min((one for one in left if one > 0), default=failover)
 
-    def _view(self) -> View:
+    def _view(self, rows: Rows | None = None) -> View:
         return View(
             worker=self.worker,
             rows={
                 key: row
-                for key, row in self._current_rows().items()
+                for key, row in (rows or self._current_rows()).items()
                 if not row.checkpoint.progress.is_ended
             },
             ages=self._sightings.ages(self._clock.monotonic()),

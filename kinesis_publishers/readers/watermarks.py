@@ -1,4 +1,4 @@
-"""Watermarks of a fetcher: advanced by what was processed, told of, and waited for."""
+"""The watermark of a fetcher: computed, reported, and waited for by shards that are ahead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from kinesis_publishers.assembly import Services, watermark_assigner_of
-from kinesis_publishers.config import Properties, WatermarkConfig
+from kinesis_publishers.config import LeaseConfig, LeaseFormat, Properties, WatermarkConfig
 from kinesis_publishers.engine.alignment import common_instant
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ForwardingSink, ShardStatus
 from kinesis_publishers.engine.slow_calls import LOOK_SECONDS
@@ -24,19 +24,19 @@ from kinesis_publishers.tasks import TaskScope, cancelled_from_outside_only, wai
 
 _LOGGER = logging.getLogger(__name__)
 
-# As often as Flink's connector, unless told otherwise: not for each answer of each shard.
+# The default period of Flink's connector. An advance with each answer of each shard is too often.
 _PERIOD_SECONDS = 0.2
 
 OnWatermark: TypeAlias = Callable[[datetime], Awaitable[None]]
-"""Takes a watermark: what happened before it has been processed, but for the disorder."""
+"""Takes a watermark: all records with earlier event times, within the disorder, are processed."""
 
 
 class WatermarkSink(ForwardingSink):
-    """Passes everything on, and lets the watermark advance behind what was processed.
+    """Passes everything on, and advances the watermark behind what has been processed.
 
     Args:
-        leases: those of the worker, if it has some: the watermark is that of all workers then.
-        on_watermark: is told of each watermark; one call at a time.
+        leases: the leases of this worker: the watermark is that of all workers then.
+        on_watermark: called with each watermark; one call at a time.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class WatermarkSink(ForwardingSink):
         self._leases = leases
         self._on_watermark = on_watermark
         self._watermark: datetime | None = None
-        # How far all have come which have something to read.
+        # The least watermark of the shards that are not at their tips.
         self._reading: datetime | None = None
         self._published_at = self._told_at = -math.inf
         self._has_news, self._is_over = asyncio.Event(), asyncio.Event()
@@ -75,28 +75,32 @@ class WatermarkSink(ForwardingSink):
         is_asked = on_watermark or config.lookahead_seconds
         if not (is_asked or properties.is_given(WatermarkConfig.assigner)):
             return inner
-        if leases is not None and not leases.has_room_for_watermarks:
-            _LOGGER.warning(
-                "The table of the Kinesis Client Library has no room for watermarks: those of this "
-                "worker are of its own shards alone. With kinesis.lease.format = own they are of "
-                "all workers."
-            )
-            leases = None
-        if leases is not None and 0 < config.lookahead_seconds < 2 * config.sync_interval_seconds:
-            _LOGGER.warning(
-                "%s is %g s, less than twice %s (%g s): the workers learn too late how far the "
-                "others are, and stop and go. Give a longer lookahead or a shorter interval.",
-                WatermarkConfig.lookahead_seconds.full_key,
-                config.lookahead_seconds,
-                WatermarkConfig.sync_interval_seconds.full_key,
-                config.sync_interval_seconds,
-            )
+        if leases is not None:
+            lease = LeaseConfig.from_properties(properties)
+            least = max(2 * config.sync_interval_seconds, lease.failover_seconds)
+            if lease.format is LeaseFormat.KCL:
+                _LOGGER.warning(
+                    "The table of the Kinesis Client Library has no room for watermarks: this "
+                    "worker has the watermark of its own shards alone. With kinesis.lease.format = "
+                    "own it has that of all workers."
+                )
+                leases = None
+            elif 0 < config.lookahead_seconds < least:
+                _LOGGER.warning(
+                    "%s is %g s. Below %g s a worker often stands still, because it learns too "
+                    "late how far the others are. Give twice %s, and %s, or make both shorter.",
+                    WatermarkConfig.lookahead_seconds.full_key,
+                    config.lookahead_seconds,
+                    least,
+                    WatermarkConfig.sync_interval_seconds.full_key,
+                    LeaseConfig.failover_seconds.full_key,
+                )
         shards = ShardWatermarks(watermark_assigner_of(properties), config, services.clock)
         return cls(inner, services, shards, config, leases, on_watermark)
 
     @property
     def enough_records(self) -> int | None:
-        """How many of a shard wait before it is read no further; ``None`` if no shard waits."""
+        """How many records of a shard may wait to be processed while it is read; ``None``: any."""
         return self._config.queue_capacity if self._config.lookahead_seconds > 0 else None
 
     def follow(self, shards: Collection[Shard], progress: Mapping[ShardKey, ShardProgress]) -> None:
@@ -111,10 +115,10 @@ class WatermarkSink(ForwardingSink):
         self._has_news.set()
 
     def observe(self, status: ShardStatus) -> None:
-        self._shards.note(status)
-        if self._leases is not None and status.progress.is_ended:
-            # The checkpoint of the end is the last write of the row.
-            self._leases.publish(self._shards.fronts())
+        if self._shards.note(status) and self._leases is not None:
+            # The next checkpoint may be the last write of this worker, or of any.
+            key = status.shard.key
+            self._leases.publish({key: self._shards.front(key)})
         self._inner.observe(status)
         self._has_news.set()
 
@@ -131,9 +135,9 @@ class WatermarkSink(ForwardingSink):
 
     @asynccontextmanager
     async def advancing(self) -> AsyncIterator[None]:
-        """Let the watermark advance while the body runs; what ``on_watermark`` raises cancels it.
+        """Advance the watermark while the body runs, and a last time at its end.
 
-        At the end it is told of what was processed last.
+        What ``on_watermark`` raises cancels the body.
         """
         self._is_over.clear()
         async with TaskScope() as scope:

@@ -42,14 +42,16 @@ class WatermarkConfig(Section, section="Watermarks"):
         key="watermark.sync.interval",
         parser=Duration(),
         default=30_000.0,
-        doc="How often workers with leases publish the watermarks of their shards.",
+        doc="How often workers with leases publish the watermarks of their shards. That of a shard "
+        "which gets records is published sooner, with each checkpoint.",
     )
     lookahead_seconds: Option[float] = Option(
         key="watermark.lookahead.millis",
         parser=Duration(),
         default=0.0,
         doc="How far ahead of the others, in event time, a shard is read; with 0, no shard waits. "
-        "With leases, give at least twice watermark.sync.interval.",
+        "With leases, give at least twice watermark.sync.interval, and at least "
+        "lease.failovermillis: with less, workers stop and go.",
     )
     queue_capacity: Option[int] = Option(
         key="watermark.sync.queue.capacity",

@@ -6,30 +6,35 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
 from attrs import define, evolve, field
 
 from kinesis_publishers import KinesisDataFetcher, Properties
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
-from kinesis_publishers.config import LeaseFormat, WatermarkConfig
+from kinesis_publishers.config import WatermarkConfig
 from kinesis_publishers.engine.alignment import Front
 from kinesis_publishers.leases.leases import Leases
-from kinesis_publishers.leases.watermarks import open_fronts, watermark_of
+from kinesis_publishers.leases.rules import View, open_fronts
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, Lease, StoredCheckpoint
 from kinesis_publishers.readers.watermarks import WatermarkSink
 from kinesis_publishers.testing.fakes import RecordingSink, sample_shard, shard_name
 from tests.unit.checkpoints.checkpoint_support import BEGINNING
 from tests.unit.core.fetcher_support import child_of
 from tests.unit.core.test_core_watermarks import EXACT, Watched, at
-from tests.unit.leases.lease_support import CountingStore, Group, config
+from tests.unit.leases.lease_support import FAILOVER, CountingStore, Group, config
 from tests.unit.leases.test_leases_reading import CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from datetime import datetime
 
-    import pytest
-
     from kinesis_publishers import Delivery, ShardKey
+
+
+def with_options(**options: str) -> Properties:
+    given = {getattr(WatermarkConfig, name): text for name, text in options.items()}
+    return PROPERTIES.with_values(given)
+
 
 PROPERTIES = Properties.parse(EXACT | {"kinesis.watermark.sync.interval": "1s"}, complete=False)
 
@@ -125,7 +130,7 @@ async def test_no_worker_passes_what_another_one_reads_hands_over_or_leaves_when
 
 
 async def test_a_shard_at_its_tip_lets_those_of_other_workers_go_on() -> None:
-    world = Workers(properties=PROPERTIES.with_values({WatermarkConfig.lookahead_seconds: "5s"}))
+    world = Workers(properties=with_options(lookahead_seconds="5s"))
     world.gate.set()
     for number in range(4):
         world.empty(number)
@@ -139,21 +144,26 @@ async def test_a_shard_at_its_tip_lets_those_of_other_workers_go_on() -> None:
         assert world.waiting == {}
 
 
-async def test_a_child_begins_where_its_parent_has_ended_however_soon_that_was() -> None:
-    world = Workers()
-    for number in range(2):
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_row_says_where_its_shard_has_ended_or_was_left(is_killed: bool) -> None:
+    # Nothing is published in time.
+    world = Workers(properties=with_options(sync_interval_seconds="1h"))
+    for number in range(3):
         world.empty(number)
         world.store(number, 10)
-    async with world.worker("one"):
-        await world.clock.advance(60)
-        # Within one period of synchronisation.
-        world.store(0, 50)
-        world.close(0, child_of(0, number=2))
-        await world.clock.advance(0.5)
-        world.empty(2, parent=0)
-        await world.clock.advance(0.3)
-    rows = {key: found[0] for key, found in world.group.rows.items()}
-    assert watermark_of(rows, sample_shard(2).key) == at(50)
+    async with world.worker("one") as one:
+        world.close(0, child_of(0, number=3))
+        world.empty(3, parent=0)
+        for number, second in ((1, 50), (2, 60)):
+            world.store(number, second)
+        await world.clock.advance(10)
+        if is_killed:
+            one.cancel()
+            await asyncio.wait([one])
+    async with world.worker("two"):
+        world.store(3, 70)
+        await world.clock.advance(20)
+        assert world.told["two"][-1] == at(50)
 
 
 def test_the_rows_say_where_shards_are_that_others_read_or_nobody_does() -> None:
@@ -175,16 +185,37 @@ def test_the_rows_say_where_shards_are_that_others_read_or_nobody_does() -> None
     ]
     rows = {one.shard: StoredCheckpoint(checkpoint=one, version=version) for one in found}
     own, dead = sample_shard(6).key, sample_shard(5).key
-    fronts = open_fronts(rows, {own}, lambda key: key == dead)
+    view = View(
+        worker="this",
+        rows={key: row for key, row in rows.items() if not row.checkpoint.progress.is_ended},
+        ages={key: FAILOVER if key == dead else 0.0 for key in rows},
+        own={own},
+        failover_seconds=FAILOVER,
+    )
+    fronts = open_fronts(rows, view, {own})
     idle = Front(at(9), is_idle=True, is_at_tip=True)
     assert fronts == [Front(at(5)), idle, Front(at(9))]
 
 
-async def test_the_table_of_the_kcl_has_room_for_local_watermarks_only(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    ("given", "warning"),
+    [
+        (
+            {"checkpoint.store": "dynamodb", "checkpoint.application": "a"},
+            "the watermark of its own shards alone",
+        ),
+        ({"watermark.lookahead.millis": "59s", "watermark.sync.interval": "30s"}, "Below 60 s"),
+        ({"watermark.lookahead.millis": "9s", "watermark.sync.interval": "1s"}, "Below 10 s"),
+        ({"watermark.lookahead.millis": "10s", "watermark.sync.interval": "5s"}, None),
+    ],
+)
+def test_what_keeps_workers_from_sharing_watermarks_is_said_at_the_start(
+    given: dict[str, str], warning: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = Workers()
-    store = CountingStore(world.clock, world.group.memory)
-    leases = Leases(store, evolve(config("one"), format=LeaseFormat.KCL), world.clock)
-    WatermarkSink.around(world.sink, PROPERTIES, world.parts(), leases, None)
-    assert "of its own shards alone" in caplog.text
+    leases = Leases(CountingStore(world.clock, world.group.memory), config(), world.clock)
+    properties = EXACT | {f"kinesis.{key}": value for key, value in given.items()}
+    parsed = Properties.parse(properties, complete=False)
+    WatermarkSink.around(world.sink, parsed, world.parts(), leases, None)
+    assert [one.levelname for one in caplog.records] == ["WARNING"] * (warning is not None)
+    assert (warning or "") in caplog.text
