@@ -34,7 +34,7 @@ class MissingOptionError(ConfigError):
 class InvalidOptionError(ConfigError):
     """An option has an invalid value, or two options contradict each other.
 
-    What to do: give the key a value as the message asks for, or keep one of the two that it names.
+    What to do: give the key a value that the message asks for, or keep one of the two keys.
     """
 
 
@@ -129,14 +129,14 @@ class StreamNotFoundError(ServiceError):
 class ShardNotFoundError(ServiceError):
     """The stream has no such shard, or no longer has it.
 
-    What to do: nothing if it was read to its end. Otherwise see ``PositionTrimmedError``.
+    What to do: nothing if the shard was read to its end. Otherwise see ``PositionTrimmedError``.
     """
 
 
 class ConsumerNotFoundError(ServiceError):
     """The enhanced fan-out consumer does not exist, or no longer exists.
 
-    What to do: with ``NONE`` register it again, and configure its new ARN; else that is done.
+    What to do: with ``NONE``, register it again and configure its new ARN. Else nothing.
     """
 
 
@@ -176,7 +176,7 @@ class EncryptionKeyError(ServiceError):
 class IteratorExpiredError(ServiceError):
     """A shard iterator is older than five minutes.
 
-    What to do: nothing: it is replaced from the stored position, as custom publishers must do it.
+    What to do: nothing, it is replaced. A custom publisher begins at the stored position again.
     """
 
 
@@ -267,7 +267,7 @@ class ReplayMismatchError(DataLossError):
 class CheckpointError(KinesisPublishersError):
     """A checkpoint or an offset cannot be read, written or used here.
 
-    What to do: use it with the streams and version that wrote it, restore it, or use a new one.
+    What to do: use it with the streams and the version that wrote it, or begin with a new one.
     """
 
 

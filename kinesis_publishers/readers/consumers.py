@@ -105,7 +105,9 @@ async def call_hook(
         with slow_calls.watching(f"{name} for {subject}", None):
             told: object = hook(subject)
             if not inspect.isawaitable(told):
-                raise TypeError(f"{name} returned {told!r}, not an awaitable: use an async function")
+                raise TypeError(
+                    f"{name} returned {told!r}, not an awaitable: use an async function"
+                )
             with cancelled_from_outside_only(ProcessingCancelledError, f"{subject}: {name}"):
                 await told
     except Exception as error:
