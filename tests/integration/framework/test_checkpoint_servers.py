@@ -161,7 +161,7 @@ async def test_a_server_that_stands_still_is_not_waited_for(
         server.suspend()
         try:
             saving = asyncio.create_task(store.save([write_of(SHARED, version, 2)]))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await retried.wait()
         finally:
             server.resume()
