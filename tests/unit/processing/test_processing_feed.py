@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.errors import DataLossError
-from kinesis_publishers.processing.feed import DeliveryFeed
+from kinesis_publishers.processing.feed import DeliveryFeed, Watermark
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -96,3 +97,22 @@ async def test_a_reader_whose_task_was_cancelled_from_outside_does_not_wait_for_
     reading.cancel()
     with pytest.raises(RuntimeError, match="cancelled from outside"):
         await entering
+
+
+async def test_of_the_watermarks_that_wait_only_the_latest_is_handed_out() -> None:
+    clock = ManualClock()
+    feed = DeliveryFeed(Opening(clock), clock)
+    first, second, third = (clock.now() + timedelta(seconds=one) for one in range(3))
+    for instant in (first, second):
+        await feed._hand_out_watermark(instant)
+    handed = await feed.next()
+    await feed._hand_out_watermark(third)
+    feed.put_back(handed)
+    assert await feed.next() == Watermark(third)
+    feed.put_back(Watermark(third))
+    assert (handed, await feed.next()) == (Watermark(second), Watermark(third))
+    following = asyncio.create_task(feed.next())
+    await clock.settle()
+    assert not following.done()
+    feed.stop()
+    assert await following is None
