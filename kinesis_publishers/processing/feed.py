@@ -152,7 +152,7 @@ class DeliveryFeed(DeliverySink):
         )
         feed = cls(open_fetcher, clock)
         if has_watermarks:
-            feed._open_fetcher = partial(open_fetcher, on_watermark=feed._hand_out_watermark)
+            feed._open_fetcher = partial(open_fetcher, on_watermark=feed.hand_out_watermark)
         return feed
 
     async def __aenter__(self) -> Self:
@@ -380,7 +380,8 @@ class DeliveryFeed(DeliverySink):
             self._waiting.append(Withdrawn(shard))
             self._has_news.set()
 
-    async def _hand_out_watermark(self, instant: datetime) -> None:
+    async def hand_out_watermark(self, instant: datetime) -> None:
+        """Let :meth:`next` return a watermark once, in place of an earlier one that waits."""
         if (waiting := self._waiting_watermark()) is not None:
             # It may be told of now: all before it has been processed.
             waiting.instant = instant

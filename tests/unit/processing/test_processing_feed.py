@@ -104,9 +104,9 @@ async def test_of_the_watermarks_that_wait_only_the_latest_is_handed_out() -> No
     feed = DeliveryFeed(Opening(clock), clock)
     first, second, third = (clock.now() + timedelta(seconds=one) for one in range(3))
     for instant in (first, second):
-        await feed._hand_out_watermark(instant)
+        await feed.hand_out_watermark(instant)
     handed = await feed.next()
-    await feed._hand_out_watermark(third)
+    await feed.hand_out_watermark(third)
     feed.put_back(handed)
     assert await feed.next() == Watermark(third)
     feed.put_back(Watermark(third))
