@@ -71,19 +71,6 @@ def scan_with_slow_watermarks(orders: Orders, wait: Callable[[], bool], **more: 
     scan(orders.properties(), lambda _: None, on_watermark=tell, stop=stop, **more)
 
 
-def read_with_slow_watermarks(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
-    async def tell(_: object) -> None:
-        await asyncio.to_thread(wait)
-        stream.stop()
-
-    async def main() -> None:
-        async for _ in stream:
-            pass
-
-    stream = read(orders.properties(), on_watermark=tell, **more)
-    asyncio.run(main())
-
-
 def fetch_with_slow_watermarks(orders: Orders, wait: Callable[[], bool], **more: Any) -> None:
     async def take(*_: object) -> None:
         pass
@@ -111,12 +98,11 @@ def fetch_with_slow_watermarks(orders: Orders, wait: Callable[[], bool], **more:
         (loop_slowly, "the body of the loop"),
         (read_slowly, "the body of the loop"),
         (scan_with_slow_watermarks, "on_watermark for 20"),
-        (read_with_slow_watermarks, "on_watermark for 20"),
         (fetch_with_slow_watermarks, "on_watermark for 20"),
     ],
     ids=[
         *("record", "value", "batch", "dead letter", "loop", "async loop"),
-        *("watermark", "async watermark", "fetcher's watermark"),
+        *("watermark", "async watermark"),
     ],
 )
 def test_a_call_that_takes_long_is_reported_while_it_does_and_when_it_returns(

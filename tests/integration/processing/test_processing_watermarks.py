@@ -20,13 +20,12 @@ from kinesis_publishers import (
     with_error_policy,
 )
 from kinesis_publishers.errors import EventTimeError, ProcessingCancelledError
-from kinesis_publishers.events import WatermarkMeasured
 from tests.integration.processing.processing_support import STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinesis_publishers import Event, RecordBatch, Shard
+    from kinesis_publishers import RecordBatch, Shard
     from tests.integration.processing.processing_support import Orders
 
 COUNT = 400
@@ -173,53 +172,27 @@ async def test_a_record_without_an_event_time_that_should_have_one_goes_to_the_e
     assert b"poison" not in without.taken
 
 
-@pytest.mark.parametrize("is_later_there", [False, True])
-async def test_a_watermark_whose_call_is_cancelled_is_told_again_unless_a_later_one_waits(
-    orders: Orders, is_later_there: bool
-) -> None:
-    orders.put(20)
-    # By arrival a shard at its tip goes on; by the number it stays at its last record.
-    assigner = {} if is_later_there else {"watermark_assigner": f"{__name__}:Numbered"}
-    measured: asyncio.Queue[datetime] = asyncio.Queue()
-    told: list[datetime] = []
-    is_told, may_return = asyncio.Event(), asyncio.Event()
-
-    def note(event: Event) -> None:
-        if isinstance(event, WatermarkMeasured):
-            measured.put_nowait(event.watermark)
-
+async def test_a_call_that_was_cancelled_is_repeated(orders: Orders) -> None:
     async def tell(watermark: datetime) -> None:
         told.append(watermark)
-        is_told.set()
-        await may_return.wait()
+        if len(told) == 3:
+            stream.stop()
+        else:
+            asking.cancel()
+            await asyncio.Event().wait()
 
-    async def wait_for_later() -> None:
-        while is_later_there and await measured.get() <= told[-1]:
+    async def take_all() -> None:
+        async for _ in stream:
             pass
 
-    async with read(orders.properties(**assigner), on_watermark=tell, events=note) as stream:
-
-        async def drain() -> None:
-            async for _ in stream:
-                pass
-
+    orders.put(20)
+    told: list[datetime] = []
+    properties = orders.properties(watermark_assigner=f"{__name__}:Numbered")
+    async with read(properties, on_watermark=tell) as stream:
         for _ in range(3):
-            is_told.clear()
-            draining = asyncio.create_task(drain())
-            await is_told.wait()
-            await wait_for_later()
-            draining.cancel()
-            await asyncio.wait([draining])
-            await wait_for_later()
-        may_return.set()
-        is_told.clear()
-        draining = asyncio.create_task(drain())
-        await is_told.wait()
-        await wait_for_later()
-        stream.stop()
-        await draining
-    assert told == sorted(set(told) if is_later_there else told)
-    assert is_later_there or told[:4] == [told[0]] * 4
+            asking = asyncio.create_task(take_all())
+            await asyncio.wait([asking])
+    assert told == [told[0]] * 3
 
 
 async def test_a_watermark_may_be_known_before_anything_is_read(orders: Orders) -> None:
