@@ -86,8 +86,9 @@ class ShardWatermarks:
             key, mark = shard.key, self._marks.get(shard.key)
             # A shard that has ended comes again if its stream was deleted and created again.
             if mark is None or mark.listings is not None:
+                # A parent that another worker has read is unknown here, and may be behind.
                 parents = [self._marks.get(one) for one in shard.parent_keys]
-                known = common_instant(Front(one.until) for one in parents if one is not None)
+                known = common_instant(Front(one.until if one else None) for one in parents)
                 begun = latest_known(known, stored and stored(key), self._reached(progress[key]))
                 self._marks[key] = _Mark(begun, begun, self._clock.monotonic())
         continued = {key for shard in shards for key in shard.parent_keys}
@@ -183,7 +184,7 @@ class ShardWatermarks:
         """Say whether the last answer found the shard at its tip, and was given lately."""
         if mark.listings is not None:
             # The shard holds the place of its children until they follow.
-            return mark.until is None or mark.listings >= _LISTINGS_AFTER_END
+            return mark.listings >= _LISTINGS_AFTER_END
         if mark.status is None or mark.deliveries:
             return False
         # An unknown lag is not 0.

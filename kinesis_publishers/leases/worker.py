@@ -44,6 +44,8 @@ _RENEW_PART: Final = 0.37
 # How many failover times the throughput is measured for: the KCL's 30 seconds. In less, what is
 # slower than the stream, and gets its records in bursts, seems to have now much to do, now nothing.
 _MEASURE_PARTS: Final = 3
+# In seconds: what is left of a lease may be less than a clock can tell.
+_SHORTEST_PAUSE: Final = 0.001
 
 
 def default_worker_id() -> str:
@@ -140,7 +142,7 @@ class LeaseWorker(LeaseRows):
             for key in self._startable
             if key in ages and key not in self._held and lease_of(self.rows[key]).owner
         )
-        return min((one for one in left if one > 0), default=failover)
+        return max(_SHORTEST_PAUSE, min((one for one in left if one > 0), default=failover))
 
     def _view(self, rows: Rows | None = None) -> View:
         return View(

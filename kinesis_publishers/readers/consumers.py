@@ -215,7 +215,8 @@ class RunningConsumers:
         if (watermarks := self._sink.watermarks) is not None:
             # What has ended a moment ago is startable until that is noted.
             over = {key for key, (one, _) in self._running.items() if one.progress.is_ended}
-            here = {*mine} - over - {*given_up}
+            # What is handed over is followed until its last delivery has been processed.
+            here = {*mine, *(self._running.keys() & leaving)} - over - {*given_up}
             watermarks.follow([one for one in startable if one.key in here], progress)
         for key in leaving:
             known = progress.get(key)

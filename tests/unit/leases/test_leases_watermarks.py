@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 from attrs import define, evolve, field
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kinesis_publishers import KinesisDataFetcher, Properties
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.config import WatermarkConfig
-from kinesis_publishers.engine.alignment import Front
+from kinesis_publishers.engine.alignment import Front, common_instant, latest_known
 from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.leases.rules import View, open_fronts
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, Lease, StoredCheckpoint
 from kinesis_publishers.readers.watermarks import WatermarkSink
-from kinesis_publishers.testing.fakes import RecordingSink, sample_shard, shard_name
+from kinesis_publishers.testing.fakes import RecordingSink, finish, sample_shard, shard_name
+from tests.examples import examples
 from tests.unit.checkpoints.checkpoint_support import BEGINNING
 from tests.unit.core.fetcher_support import child_of
-from tests.unit.core.test_core_watermarks import EXACT, Watched, at
+from tests.unit.core.test_core_watermarks import DISORDER, EXACT, Watched, at
 from tests.unit.leases.lease_support import FAILOVER, CountingStore, Group, config
 from tests.unit.leases.test_leases_reading import CONFIG
 
@@ -47,7 +51,7 @@ class Workers(Watched):
     waiting: dict[str, datetime] = field(factory=dict)
     told: dict[str, list[datetime]] = field(factory=dict)
     properties: Properties = PROPERTIES
-    gate: asyncio.Event = field(factory=asyncio.Event)
+    seconds: float = 0.0
 
     @group.default
     def _of_one_clock(self) -> Group:
@@ -65,8 +69,7 @@ class Workers(Watched):
         told = self.told.setdefault(name, [])
 
         async def process(delivery: Delivery) -> None:
-            if name == "slow":
-                await self.gate.wait()
+            await self.clock.sleep(self.seconds)
             for record in delivery.batch:
                 self.waiting.pop(record.id, None)
 
@@ -88,50 +91,81 @@ class Workers(Watched):
                 yield task
                 if not task.done():
                     fetcher.stop()
-                    await task
-                    await checkpointer.release()
+                    await finish(task, self.clock)
+                    await finish(checkpointer.release(), self.clock)
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_no_worker_passes_what_another_one_reads_hands_over_or_leaves_when_it_dies() -> None:
-    world = Workers()
-    for number in range(4):
-        world.empty(number)
-        world.store(number, 10 + number)
-    async with world.worker("one"):
-        assert world.told["one"][-1] == at(10)
-        world.gate.set()
-        async with world.worker("slow") as slow:
-            for number in range(4):
-                world.store(number, 20 + number)
-            await world.clock.advance(15)
-            assert world.told["one"][-1] == world.told["slow"][-1] == at(20)
-            world.gate.clear()
-            for number in range(4):
-                world.store(number, 40 + number)
-            await world.clock.advance(30)
-            held = {one.shard_id for one in world.group.rows if world.holder(one) == "slow"}
-            assert len(held) == 2
-            assert world.told["one"][-1] < at(40)
-            # A shard of the other one continues in a child, which it does not process either.
-            number = int(min(held)[-1])
-            world.close(number, child_of(number, number=4))
-            world.empty(4, parent=number)
-            world.store(4, 60)
-            slow.cancel()
-            await asyncio.wait([slow])
-            await world.clock.advance(5)
-            assert world.told["one"][-1] < at(40)
-            await world.clock.advance(60)
-            assert world.waiting == {}
-            assert at(40) <= world.told["one"][-1] <= at(43)
+_STEPS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.integers(0, 3), st.integers(0, DISORDER)), max_size=6),
+        st.sampled_from([0.1, 3, 20]),
+        st.sampled_from(["", "split", "merge", "join", "leave", "die"]),
+    ),
+    min_size=3,
+    max_size=6,
+)
+
+
+@given(steps=_STEPS, seconds=st.sampled_from([0.0, 2.0]))
+@settings(max_examples=examples(12), deadline=None)
+async def test_the_watermark_of_all_workers_is_the_least_of_the_shards_and_passes_no_record(
+    steps: list, seconds: float
+) -> None:
+    """However records come, shards divide and join, and workers join, leave and die."""
+    options = with_options(disorder_seconds=f"{DISORDER}s")
+    world = Workers(seconds=seconds, properties=options)
+    # The watermark of each open shard once all of its records have been processed.
+    levels: dict[int, datetime | None] = {}
+    workers: dict[str, tuple[AsyncExitStack, asyncio.Task[None]]] = {}
+    names, numbers = map(str, count()), count()
+
+    def begin(level: datetime | None, **lineage: int) -> int:
+        world.empty(number := next(numbers), **lineage)
+        levels[number] = level
+        return number
+
+    async def join() -> None:
+        stack = AsyncExitStack()
+        workers[name] = stack, await stack.enter_async_context(world.worker(name := next(names)))
+
+    begin(None)
+    begin(None)
+    await join()
+    for records, pause, change in steps:
+        for index, early in records:
+            number = sorted(levels)[index % len(levels)]
+            event = world.clock.monotonic() - early
+            world.store(number, event)
+            levels[number] = latest_known(levels[number], at(event - DISORDER))
+        await world.clock.advance(pause)
+        if change in ("split", "merge"):
+            parents = sorted(levels)[: 1 if change == "split" else 2]
+            level = common_instant([Front(levels.pop(one)) for one in parents])
+            lineage = dict(zip(("parent", "adjacent_parent"), parents, strict=False))
+            children = [begin(level, **lineage) for _ in range(3 - len(parents))]
+            for parent in parents:
+                world.close(parent, *(child_of(*parents, number=one) for one in children))
+        elif change == "join" or (change and len(workers) == 1):
+            await join()
+        elif change:
+            stack, task = workers.pop(min(workers))
+            if change == "die":
+                task.cancel()
+                await asyncio.wait([task])
+            await stack.aclose()
+        if pause > 10:
+            await world.clock.advance(40)
+            least = None if None in levels.values() else min(levels.values())
+            assert {world.told[one][-1] if world.told[one] else None for one in workers} == {least}
+    for stack, _ in workers.values():
+        await stack.aclose()
 
 
 async def test_a_shard_at_its_tip_lets_those_of_other_workers_go_on() -> None:
     world = Workers(properties=with_options(lookahead_seconds="5s"))
-    world.gate.set()
     for number in range(4):
         world.empty(number)
         world.store(number, 10)
