@@ -105,14 +105,12 @@ class ShardWatermarks:
 
     @contextmanager
     def processing(self, delivery: Delivery) -> Iterator[None]:
-        """Process a delivery in the context, and advance the watermark of its shard at the end.
-
-        What raises advances nothing.
+        """Process a delivery in the context; if that succeeds, the watermark of its shard advances.
 
         Raises:
             ValueError: the assigner has returned something other than a datetime with a time zone.
         """
-        # The application may change the batch.
+        # Before the application may change the batch.
         latest = self._assigner.latest_of(delivery.batch)
         if latest is not None and getattr(latest, "tzinfo", None) is None:
             raise ValueError(

@@ -256,8 +256,8 @@ class WatermarkMeasured(Event, level=DEBUG):
     """The watermark of a reader has advanced, or has not in five seconds.
 
     Attributes:
-        watermark: what happened before this instant has been processed, but for the disorder.
-        seconds: how long ago that is.
+        watermark: all records with earlier event times, within the disorder, have been processed.
+        seconds: how old the watermark is.
     """
 
     watermark: datetime

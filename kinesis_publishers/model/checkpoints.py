@@ -32,10 +32,11 @@ class Lease:
             its former reader has subscribed shortly before it left.
         consumer_arn: the stream consumer that a worker of the application has registered: the last
             one removes it. ``None`` if there is none, or as far as this shard's workers know.
-        watermark: what happened before this instant has been processed of the shard, but for the
-            disorder; ``None`` while unknown, or without watermarks.
-        is_idle: whether the shard delays no watermark; ``None`` stands for ``False``.
-        is_at_tip: whether no shard waits for it (``watermark.lookahead.millis``), the same.
+        watermark: the watermark of the shard as its last reader left it; ``None`` while unknown,
+            or without watermarks.
+        is_idle: whether the shard is idle, and holds back no watermark; ``None`` means ``False``.
+        is_at_tip: whether the shard is at its tip, and no other shard waits for it
+            (``watermark.lookahead.millis``); ``None`` means ``False``.
     """
 
     owner: str | None = None
