@@ -8,11 +8,22 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinesis_publishers import KinesisDataFetcher, Properties, WatermarkAssigner
+from kinesis_publishers import (
+    KinesisDataFetcher,
+    Properties,
+    ShardProgress,
+    StartingPosition,
+    WatermarkAssigner,
+)
+from kinesis_publishers.config import WatermarkConfig
+from kinesis_publishers.engine.alignment import Front
+from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.engine.pool import PendingPool
+from kinesis_publishers.engine.watermarks import ArrivalTime, ShardWatermarks
 from kinesis_publishers.errors import EventTimeError
 from kinesis_publishers.events import WatermarkMeasured
 from kinesis_publishers.readers.watermarks import WatermarkSink
@@ -25,6 +36,7 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
     shard_name,
 )
+from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.examples import examples
 from tests.unit.core.fetcher_support import World, child_of
 
@@ -244,6 +256,26 @@ async def test_a_shard_that_has_ended_holds_on_until_its_children_begin_where_it
         world.put(2, 40)
         await world.clock.advance(1)
         assert world.told == [at(10), at(40)]
+        world.close(2, child_of(2, number=4))
+        world.empty(4, parent=2)
+        world.put(4, 60)
+        await world.clock.advance(1)
+        assert world.told[-1] == at(60)
+
+
+def test_a_shard_that_comes_again_after_its_end_begins_where_it_is_read() -> None:
+    clock, shard = ManualClock(), sample_shard()
+    shards = ShardWatermarks(ArrivalTime(), WatermarkConfig(), clock)
+    progress = ShardProgress(position=StartingPosition.trim_horizon(), as_of=at(5))
+    shards.follow([shard], {shard.key: progress})
+    assert shards.note(ShardStatus(shard=shard, progress=evolve(progress, is_ended=True)))
+    shards.follow([], {})
+    assert shards.fronts() == {shard.key: Front(at(5))}
+    shards.note_listing()
+    shards.note_listing()
+    assert shards.fronts() == {shard.key: Front(at(5), is_idle=True, is_at_tip=True)}
+    shards.follow([shard], {shard.key: evolve(progress, as_of=at(3))})
+    assert shards.fronts() == {shard.key: Front(at(3))}
 
 
 @pytest.mark.parametrize(
