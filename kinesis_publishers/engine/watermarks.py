@@ -98,9 +98,14 @@ class ShardWatermarks:
                 del self._marks[key]
 
     def note_listing(self) -> None:
-        """Learn that the shards were listed, and that their children have been started."""
-        for mark in self._marks.values():
-            if mark.listings is not None:
+        """Learn that the shards were listed, and that children have been started if they may."""
+        being_read = {key for key, mark in self._marks.items() if mark.listings is None}
+        for key, mark in self._marks.items():
+            children = mark.status.child_shards if mark.status else ()
+            names = {one for child in children for one in child.parent_shard_ids}
+            # A merged child starts once its other parent has ended, too.
+            is_waited_for = any(ShardKey(key.stream_arn, one) in being_read for one in names)
+            if mark.listings is not None and not is_waited_for:
                 mark.listings += 1
 
     @contextmanager

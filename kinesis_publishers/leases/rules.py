@@ -283,17 +283,19 @@ def with_front(lease: Lease, front: Front | None) -> Lease:
 
 
 def watermark_of(rows: Rows, key: ShardKey) -> datetime | None:
-    """Return the watermark that a shard's last reader left; without one, that of its parents."""
-    if key not in rows or (known := lease_of(rows[key]).watermark) is not None:
-        return known if key in rows else None
-    return common_instant(Front(lease_of(rows[one]).watermark) for one in _parents(rows, key))
+    """Return the watermark of a shard's last reader; without one, that of its ended parents."""
+    if key not in rows:
+        return None
+    ended = [one for one in _parents(rows, key) if one.checkpoint.progress.is_ended]
+    inherited = common_instant(Front(lease_of(one).watermark) for one in ended)
+    return lease_of(rows[key]).watermark or inherited
 
 
 def open_fronts(rows: Rows, view: View, own: Collection[ShardKey]) -> list[Front]:
     """Return where the open shards are that are not this worker's ``own``.
 
-    A shard is left out while a parent of it is open: it begins where that ends. One that no live
-    worker reads is not idle, whatever its row says.
+    A shard is left out while all of its parents are open: it begins where they end. One that no
+    live worker reads is not idle, whatever its row says.
     """
     return [
         Front(watermark_of(rows, key))
@@ -302,10 +304,14 @@ def open_fronts(rows: Rows, view: View, own: Collection[ShardKey]) -> list[Front
             watermark_of(rows, key), bool(lease_of(row).is_idle), bool(lease_of(row).is_at_tip)
         )
         for key, row in view.rows.items()
-        if key not in own and view.rows.keys().isdisjoint(_parents(rows, key))
+        if key not in own
+        and (
+            not (parents := _parents(rows, key))
+            or any(one.checkpoint.progress.is_ended for one in parents)
+        )
     ]
 
 
-def _parents(rows: Rows, key: ShardKey) -> list[ShardKey]:
-    keys = [ShardKey(key.stream_arn, one) for one in lease_of(rows[key]).parents]
-    return [one for one in keys if one in rows]
+def _parents(rows: Rows, key: ShardKey) -> list[StoredCheckpoint]:
+    keys = (ShardKey(key.stream_arn, one) for one in lease_of(rows[key]).parents)
+    return [rows[one] for one in keys if one in rows]

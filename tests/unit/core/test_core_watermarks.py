@@ -263,6 +263,27 @@ async def test_a_shard_that_has_ended_holds_on_until_its_children_begin_where_it
         assert world.told[-1] == at(60)
 
 
+@pytest.mark.parametrize("records", [0, 1])
+async def test_a_shard_that_has_ended_holds_on_while_its_child_waits_for_another_parent(
+    records: int,
+) -> None:
+    world, child = Watched(), child_of(0, 1, number=2)
+    world.empty(0)
+    world.empty(1)
+    for second in [10] * records:
+        world.put(0, second)
+    world.put(1, 100)
+    async with world.running(world.watching(EXACT)):
+        world.close(0, child)
+        world.empty(2, parent=0, adjacent_parent=1)
+        await world.clock.advance(60)
+        assert world.told == [at(10)] * records
+        world.close(1, child)
+        world.put(2, 40)
+        await world.clock.advance(1)
+        assert world.told == [*[at(10)] * records, at(40)]
+
+
 def test_a_shard_that_comes_again_after_its_end_begins_where_it_is_read() -> None:
     clock, shard = ManualClock(), sample_shard()
     shards = ShardWatermarks(ArrivalTime(), WatermarkConfig(), clock)

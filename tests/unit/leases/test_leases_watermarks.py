@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import define, evolve, field
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers import KinesisDataFetcher, Properties
@@ -109,13 +109,26 @@ _STEPS = st.lists(
 )
 
 
-@given(steps=_STEPS, seconds=st.sampled_from([0.0, 2.0]))
-@settings(max_examples=examples(12), deadline=None)
+# Of the parents of a merged child one has ended on another worker, and one goes on.
+@example(
+    [
+        ([(2, 16)], 3, "join"),
+        ([(3, 9), (3, 1), (0, 17), (2, 15)], 0.1, "split"),
+        ([(0, 5), (2, 14)], 3, "join"),
+        ([(3, 11), (2, 0), (2, 18), (3, 0), (1, 8), (1, 4)], 20, "merge"),
+    ],
+    2.0,
+    "1s",
+)
+# A shard is handed over while it is processed.
+@example([([(0, 3), (1, 9), (0, 6)], 0.1, "join"), ([], 20, "die")], 2.0, "1s")
+@given(steps=_STEPS, seconds=st.sampled_from([0.0, 2.0]), sync=st.sampled_from(["1s", "1h"]))
+@settings(max_examples=examples(8), deadline=None)
 async def test_the_watermark_of_all_workers_is_the_least_of_the_shards_and_passes_no_record(
-    steps: list, seconds: float
+    steps: list, seconds: float, sync: str
 ) -> None:
     """However records come, shards divide and join, and workers join, leave and die."""
-    options = with_options(disorder_seconds=f"{DISORDER}s")
+    options = with_options(disorder_seconds=f"{DISORDER}s", sync_interval_seconds=sync)
     world = Workers(seconds=seconds, properties=options)
     # The watermark of each open shard once all of its records have been processed.
     levels: dict[int, datetime | None] = {}
@@ -176,28 +189,6 @@ async def test_a_shard_at_its_tip_lets_those_of_other_workers_go_on() -> None:
             await world.clock.advance(5)
         await world.clock.advance(60)
         assert world.waiting == {}
-
-
-@pytest.mark.parametrize("is_killed", [False, True])
-async def test_a_row_says_where_its_shard_has_ended_or_was_left(is_killed: bool) -> None:
-    # Nothing is published in time.
-    world = Workers(properties=with_options(sync_interval_seconds="1h"))
-    for number in range(3):
-        world.empty(number)
-        world.store(number, 10)
-    async with world.worker("one") as one:
-        world.close(0, child_of(0, number=3))
-        world.empty(3, parent=0)
-        for number, second in ((1, 50), (2, 60)):
-            world.store(number, second)
-        await world.clock.advance(10)
-        if is_killed:
-            one.cancel()
-            await asyncio.wait([one])
-    async with world.worker("two"):
-        world.store(3, 70)
-        await world.clock.advance(20)
-        assert world.told["two"][-1] == at(50)
 
 
 def test_the_rows_say_where_shards_are_that_others_read_or_nobody_does() -> None:
