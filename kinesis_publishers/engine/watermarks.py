@@ -145,7 +145,7 @@ class ShardWatermarks:
         mark.taken = latest_known(mark.taken, mark.until)
         if status.progress.is_ended and mark.listings is None:
             mark.listings = 0
-        return before is None or _place(before.progress) != _place(status.progress)
+        return before is None or before.progress.position != status.progress.position
 
     def _reached(self, progress: ShardProgress) -> datetime | None:
         as_of = progress.as_of
@@ -192,7 +192,3 @@ class ShardWatermarks:
             return False
         # An unknown lag is not 0.
         return mark.status.lag_seconds(self._clock.now()) == 0.0
-
-
-def _place(progress: ShardProgress) -> tuple[object, bool]:
-    return progress.position, progress.is_ended

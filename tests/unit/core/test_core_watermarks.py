@@ -8,22 +8,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pytest
-from attrs import evolve
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kinesis_publishers import (
-    KinesisDataFetcher,
-    Properties,
-    ShardProgress,
-    StartingPosition,
-    WatermarkAssigner,
-)
-from kinesis_publishers.config import WatermarkConfig
-from kinesis_publishers.engine.alignment import Front
-from kinesis_publishers.engine.delivery import ShardStatus
+from kinesis_publishers import KinesisDataFetcher, Properties, WatermarkAssigner
 from kinesis_publishers.engine.pool import PendingPool
-from kinesis_publishers.engine.watermarks import ArrivalTime, ShardWatermarks
 from kinesis_publishers.errors import EventTimeError
 from kinesis_publishers.events import WatermarkMeasured
 from kinesis_publishers.readers.watermarks import WatermarkSink
@@ -36,7 +25,6 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
     shard_name,
 )
-from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.examples import examples
 from tests.unit.core.fetcher_support import World, child_of
 
@@ -101,11 +89,12 @@ _STEPS = st.lists(
 )
 
 
-@pytest.mark.parametrize("is_arrival", [True, False])
+@pytest.mark.parametrize(("is_arrival", "disorder"), [(True, 0), (True, 5), (False, DISORDER)])
+@example([(1, [(0, 0)], "")] * 4, 2.0, True)
 @given(steps=_STEPS, seconds=st.sampled_from([0.0, 0.3, 2.0]), parents_first=st.booleans())
 @settings(max_examples=examples(6), deadline=None)
 async def test_no_watermark_passes_a_record_that_waits_and_the_last_one_is_the_end(
-    is_arrival: bool, steps: list, seconds: float, parents_first: bool
+    is_arrival: bool, disorder: int, steps: list, seconds: float, parents_first: bool
 ) -> None:
     put: dict[str, datetime] = {}
 
@@ -129,7 +118,8 @@ async def test_no_watermark_passes_a_record_that_waits_and_the_last_one_is_the_e
     tips, count = [0, 1], 2
     for number in tips:
         world.empty(number)
-    async with world.running(world.watching({} if is_arrival else OWN, check)):
+    options = {**({} if is_arrival else EXACT), "kinesis.watermark.disordermillis": f"{disorder}s"}
+    async with world.running(world.watching(options, check)):
         for pause, records, change in steps:
             for number, early in records:
                 store(tips[number % len(tips)], early)
@@ -147,7 +137,11 @@ async def test_no_watermark_passes_a_record_that_waits_and_the_last_one_is_the_e
         for number in tips:
             store(number)
         await world.clock.advance(20)
-    assert told[-1] >= at(now - (0 if is_arrival else DISORDER))
+        # By arrival, shards at their tips advance with the time.
+        last = world.clock.monotonic() if is_arrival else now
+    assert (
+        timedelta(0) <= at(last - disorder) - told[-1] <= (SECOND if is_arrival else timedelta(0))
+    )
 
 
 @given(
@@ -282,21 +276,6 @@ async def test_a_shard_that_has_ended_holds_on_while_its_child_waits_for_another
         world.put(2, 40)
         await world.clock.advance(1)
         assert world.told == [*[at(10)] * records, at(40)]
-
-
-def test_a_shard_that_comes_again_after_its_end_begins_where_it_is_read() -> None:
-    clock, shard = ManualClock(), sample_shard()
-    shards = ShardWatermarks(ArrivalTime(), WatermarkConfig(), clock)
-    progress = ShardProgress(position=StartingPosition.trim_horizon(), as_of=at(5))
-    shards.follow([shard], {shard.key: progress})
-    assert shards.note(ShardStatus(shard=shard, progress=evolve(progress, is_ended=True)))
-    shards.follow([], {})
-    assert shards.fronts() == {shard.key: Front(at(5))}
-    shards.note_listing()
-    shards.note_listing()
-    assert shards.fronts() == {shard.key: Front(at(5), is_idle=True, is_at_tip=True)}
-    shards.follow([shard], {shard.key: evolve(progress, as_of=at(3))})
-    assert shards.fronts() == {shard.key: Front(at(3))}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.config import WatermarkConfig
 from kinesis_publishers.engine.alignment import Front, common_instant, latest_known
 from kinesis_publishers.leases.leases import Leases
-from kinesis_publishers.leases.rules import View, open_fronts
+from kinesis_publishers.leases.rules import View, open_fronts, with_front
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, Lease, StoredCheckpoint
 from kinesis_publishers.readers.watermarks import WatermarkSink
 from kinesis_publishers.testing.fakes import RecordingSink, finish, sample_shard, shard_name
@@ -40,7 +41,9 @@ def with_options(**options: str) -> Properties:
     return PROPERTIES.with_values(given)
 
 
-PROPERTIES = Properties.parse(EXACT | {"kinesis.watermark.sync.interval": "1s"}, complete=False)
+SYNC = {"kinesis.watermark.sync.interval": "1s"}
+BY_ARRIVAL = Properties.parse(SYNC, complete=False)
+PROPERTIES = Properties.parse(EXACT | SYNC, complete=False)
 
 
 @define(kw_only=True)
@@ -69,7 +72,7 @@ class Workers(Watched):
         told = self.told.setdefault(name, [])
 
         async def process(delivery: Delivery) -> None:
-            await self.clock.sleep(self.seconds)
+            await self.clock.sleep(80 if name == "slow" else self.seconds)
             for record in delivery.batch:
                 self.waiting.pop(record.id, None)
 
@@ -177,18 +180,41 @@ async def test_the_watermark_of_all_workers_is_the_least_of_the_shards_and_passe
         await stack.aclose()
 
 
-async def test_a_shard_at_its_tip_lets_those_of_other_workers_go_on() -> None:
+async def test_a_shard_waits_for_those_of_other_workers_unless_they_are_at_their_tips() -> None:
     world = Workers(properties=with_options(lookahead_seconds="5s"))
     for number in range(4):
         world.empty(number)
         world.store(number, 10)
     async with world.worker("one"), world.worker("slow"):
-        (first, *_) = [int(one.shard_id[-1]) for one in world.group.rows if world.holder(one)]
+        await world.clock.advance(100)
+        numbers = {world.holder(sample_shard(one).key): one for one in range(4)}
+        world.store(numbers["slow"], 11)
         for second in range(100, 200, 10):
-            world.store(first, second)
             await world.clock.advance(5)
-        await world.clock.advance(60)
+            world.store(numbers["one"], second)
+        assert len(world.waiting) > 8
+        await world.clock.advance(100)
         assert world.waiting == {}
+
+
+@pytest.mark.parametrize("is_arrival", [True, False])
+async def test_an_idle_shard_holds_back_no_worker(is_arrival: bool) -> None:
+    options = with_options(idle_interval_seconds="40s")
+    world = Workers(properties=BY_ARRIVAL if is_arrival else options)
+    for number in range(4):
+        world.empty(number)
+        world.put(number, 50 if number else 14)
+    async with world.worker("one"), world.worker("two"):
+        for second in range(15, 21):
+            world.put(0, second)
+            await world.clock.advance(10)
+        for seconds, watermark in ((1, at(20)), (100, at(50))):
+            await world.clock.advance(seconds)
+            last = [world.told[one][-1] for one in ("one", "two")]
+            if is_arrival:
+                assert world.clock.now() - min(last) < timedelta(seconds=10)
+            else:
+                assert last == [watermark] * 2
 
 
 def test_the_rows_say_where_shards_are_that_others_read_or_nobody_does() -> None:
@@ -204,7 +230,7 @@ def test_the_rows_say_where_shards_are_that_others_read_or_nobody_does() -> None
         row(1, at(7)),
         row(2, None, 0, 1),
         row(3, None, 2),
-        row(4, at(9), is_idle=True, is_at_tip=True),
+        row(4, at(9), 8, is_idle=True, is_at_tip=True),
         row(5, at(9), is_idle=True),
         row(6, at(3)),
     ]
@@ -220,6 +246,8 @@ def test_the_rows_say_where_shards_are_that_others_read_or_nobody_does() -> None
     fronts = open_fronts(rows, view, {own})
     idle = Front(at(9), is_idle=True, is_at_tip=True)
     assert fronts == [Front(at(5)), idle, Front(at(9))]
+    # Versions without the two flags can read a row that has none.
+    assert with_front(Lease(), Front(at(5))) == Lease(watermark=at(5))
 
 
 @pytest.mark.parametrize(
