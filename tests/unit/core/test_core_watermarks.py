@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pytest
+from attrs import evolve
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -205,14 +206,23 @@ class Silent(StoredShard):
         return await super().read(index, limit)
 
 
-@pytest.mark.parametrize("interval", ["30s", "-1"])
+class Unmeasured(StoredShard):
+    """Does not say how far it is behind."""
+
+    async def read(self, index: int, limit: int) -> Answer:
+        return evolve(await super().read(index, limit), millis_behind_latest=None)
+
+
+@pytest.mark.parametrize(
+    ("interval", "kind"), [("30s", StoredShard), ("30s", Unmeasured), ("-1", StoredShard)]
+)
 async def test_a_shard_is_idle_that_is_at_its_tip_without_records_for_the_interval(
-    interval: str,
+    interval: str, kind: type[StoredShard]
 ) -> None:
     silent = Silent()
     silent.gate = asyncio.Event()
     world = Watched()
-    world.empty(0)
+    world.add(0, behaviour=kind())
     world.add(1, behaviour=silent)
     for number, second in ((0, 10), (1, 20)):
         world.put(number, second)
@@ -221,7 +231,7 @@ async def test_a_shard_is_idle_that_is_at_its_tip_without_records_for_the_interv
         assert world.told == []
         silent.gate.set()
         await world.clock.advance(1)
-        assert world.told == ([at(20)] if interval == "30s" else [at(10)])
+        assert world.told == [at(20 if (interval, kind) == ("30s", StoredShard) else 10)]
         silent.gate.clear()
         await world.clock.advance(60)
         lag = world.events_of(WatermarkMeasured)[-1]
