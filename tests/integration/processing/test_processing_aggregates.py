@@ -25,9 +25,9 @@ from kinesis_publishers import (
 from kinesis_publishers.aggregation import pack_user_records
 from kinesis_publishers.errors import AggregationError, InvalidOptionError
 from kinesis_publishers.model import HashRange, hash_key_of
-from tests.integration.framework.fanout_reader import until
 from tests.integration.processing.processing_support import STREAM, Orders
 from tests.integration.processing.scanning_support import Collector
+from tests.integration.readers.fanout_reader import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Iterable, Sequence

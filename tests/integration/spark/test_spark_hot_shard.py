@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.functions import spark_partition_id
 
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
-from tests.integration.planner.planner_harness import ShiftedClock
+from tests.integration.spark.planner.planner_harness import ShiftedClock
 from tests.integration.spark.spark_harness import FROM_THE_START, QueryRunner, numbers
 
 if TYPE_CHECKING:

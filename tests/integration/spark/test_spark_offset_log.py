@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers_spark.offsets import Offset
-from tests.integration.planner.stream_ledger import StreamLedger
+from tests.integration.spark.planner.stream_ledger import StreamLedger
 from tests.integration.spark.spark_harness import FROM_THE_START, RunningQuery
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Row
 
-    from tests.integration.planner.stream_ledger import Place
+    from tests.integration.spark.planner.stream_ledger import Place
     from tests.integration.spark.spark_harness import QueryRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

@@ -19,7 +19,6 @@ from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.processing.feed import DeliveryFeed
 from kinesis_publishers.processing.reading import RecordStream
 from kinesis_publishers.testing.fakes import FailingCalls, RecordingSink, StoredShard, shard_name
-from tests.unit.core.fetcher_support import World, child_of, failure, records_of
 from tests.unit.leases.lease_support import (
     APPLICATION,
     FAILOVER,
@@ -31,6 +30,7 @@ from tests.unit.leases.lease_support import (
     config,
     down,
 )
+from tests.unit.readers.fetcher_support import World, child_of, failure, records_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

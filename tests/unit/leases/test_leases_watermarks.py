@@ -24,10 +24,10 @@ from kinesis_publishers.readers.watermarks import WatermarkSink
 from kinesis_publishers.testing.fakes import RecordingSink, finish, sample_shard, shard_name
 from tests.examples import examples
 from tests.unit.checkpoints.checkpoint_support import BEGINNING
-from tests.unit.core.fetcher_support import child_of
-from tests.unit.core.test_core_watermarks import DISORDER, EXACT, Watched, at
 from tests.unit.leases.lease_support import FAILOVER, CountingStore, Group, config
 from tests.unit.leases.test_leases_reading import CONFIG
+from tests.unit.readers.fetcher_support import child_of
+from tests.unit.readers.test_readers_watermarks import DISORDER, EXACT, Watched, at
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

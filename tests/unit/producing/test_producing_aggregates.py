@@ -67,7 +67,7 @@ async def read_by_ours(
 async def read_by_the_kcl(writing: Writing) -> list[bytes]:
     """Return what the KCL delivers, which drops an aggregate if any of its records is foreign.
 
-    Its AggregatorUtil is tried itself in tests/integration/kcl.
+    Its AggregatorUtil is tried itself in tests/integration/leases/kcl.
     """
     found: list[bytes] = []
     for shard in await _shards(writing):

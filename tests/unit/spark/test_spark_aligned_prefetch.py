@@ -25,7 +25,7 @@ from kinesis_publishers_spark.micro_batches import Query
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.prefetch import PrefetchSession
 from tests.examples import examples
-from tests.unit.core.fetcher_support import World, child_of
+from tests.unit.readers.fetcher_support import World, child_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,7 +19,7 @@ from kinesis_publishers_spark.micro_batches import Query, Session
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.prefetch import PrefetchSession
 from kinesis_publishers_spark.ranges import RangeSession
-from tests.unit.core.fetcher_support import child_of
+from tests.unit.readers.fetcher_support import child_of
 from tests.unit.spark.spark_builders import arrival, chunk, shard
 
 if TYPE_CHECKING:

@@ -1,0 +1,190 @@
+"""Batches planned over a local server: exact ranges, and what they cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kinesis_publishers import SequenceNumber, StartingPosition
+from kinesis_publishers.errors import (
+    DataLossError,
+    InvalidOptionError,
+    PositionTrimmedError,
+)
+from kinesis_publishers.readers.bounded_read import Narrowing
+from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
+from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.integration.readers.batch_planning import FIRST, NOON, BatchServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_OWN_PUBLISHER = "tests.unit.config.test_config_plugin_fit:PollsAndSaysSo"
+
+
+@pytest.fixture
+def kinesis() -> Iterator[BatchServer]:
+    clock = ManualClock(start=NOON)
+    behaviour = Behaviour(trimmed_iterator="invalid_argument")
+    with LocalKinesis.in_thread(Limits.off(), clock, behaviour) as server:
+        server.create_stream("orders")
+        yield BatchServer(server, clock)
+
+
+async def test_a_batch_ends_before_an_instant(kinesis: BatchServer) -> None:
+    kinesis.put(10, every=1)
+    for instant, last in ((5, 4), (5.001, 5), (4.999, 4)):
+        planned = await kinesis.plan(
+            stream_endpos="AT_TIMESTAMP", stream_endpos_timestamp=kinesis.at(instant).timestamp()
+        )
+        assert kinesis.ends(planned) == {FIRST: kinesis.stored()[last].sequence_number}
+
+
+async def test_a_batch_without_records_is_empty(kinesis: BatchServer) -> None:
+    assert kinesis.ends(await kinesis.plan()) == {}
+    kinesis.put(3, every=1)
+    until = kinesis.at(0).timestamp()
+    planned = await kinesis.plan(stream_endpos="AT_TIMESTAMP", stream_endpos_timestamp=until)
+    assert kinesis.ends(planned) == {}
+
+
+async def test_a_batch_can_end_before_and_after_a_record(kinesis: BatchServer) -> None:
+    kinesis.put(10, every=1)
+    numbers = [one.sequence_number for one in kinesis.stored()]
+    for kind, last in (("AT_SEQUENCE_NUMBER", 4), ("AFTER_SEQUENCE_NUMBER", 5)):
+        shards = f'{{"{FIRST}": {{"iteratorType": "{kind}", "iteratorPosition": "{numbers[5]}"}}}}'
+        assert kinesis.ends(await kinesis.plan(stream_endpos_shards=shards)) == {
+            FIRST: numbers[last]
+        }
+        (one,) = await kinesis.plan(stream_initpos_shards=shards)
+        assert one.start.sequence_number == SequenceNumber(numbers[5])
+
+
+async def test_closed_shards_are_read_to_their_end_and_later_children_left_out(
+    kinesis: BatchServer,
+) -> None:
+    kinesis.put(4, every=1)
+    kinesis.server.reshard("orders", 2)
+    kinesis.wait(1)
+    until = kinesis.at(4.5).timestamp()
+    kinesis.put(20, every=1)
+    assert kinesis.ends(await kinesis.plan()) == {
+        shard_id: kinesis.stored(shard_id)[-1].sequence_number
+        for shard_id in (FIRST, "shardId-000000000001", "shardId-000000000002")
+    }
+    earlier = await kinesis.plan(stream_endpos="AT_TIMESTAMP", stream_endpos_timestamp=until)
+    assert kinesis.ends(earlier) == {FIRST: kinesis.stored()[-1].sequence_number}
+    begin = await kinesis.plan(stream_initpos="AT_TIMESTAMP", stream_initpos_timestamp=until)
+    assert FIRST not in {one.shard.shard_id for one in begin}
+
+
+async def test_a_closed_shard_may_go_on_beyond_the_end(kinesis: BatchServer) -> None:
+    kinesis.put(4, every=1)
+    kinesis.server.reshard("orders", 2)
+    until = kinesis.at(1.5).timestamp()
+    planned = await kinesis.plan(stream_endpos="AT_TIMESTAMP", stream_endpos_timestamp=until)
+    assert kinesis.ends(planned) == {FIRST: kinesis.stored()[1].sequence_number}
+
+
+async def test_a_shard_that_begins_while_the_end_is_waited_for_is_in_the_batch(
+    kinesis: BatchServer,
+) -> None:
+    def reshard_once() -> None:
+        if not kinesis.stored()[4:]:
+            kinesis.put(1, every=0.1)
+            kinesis.server.reshard("orders", 2)
+            kinesis.put(8, every=0.1)
+            kinesis.wait(5)
+            kinesis.put(8, every=0.1)
+
+    kinesis.put(4, every=1)
+    # Less than a second: answers name the time in whole seconds.
+    kinesis.wait(0.05)
+    planned = await kinesis.plan(machine_ahead=0.9, on_wait=reshard_once)
+    until = kinesis.at(4.95)
+    shards = [FIRST, "shardId-000000000001", "shardId-000000000002"]
+    assert kinesis.ends(planned) == {
+        shard_id: [
+            one.sequence_number for one in kinesis.stored(shard_id) if one.arrival_time < until
+        ][-1]
+        for shard_id in shards
+    }
+
+
+async def test_planning_costs_two_calls_a_shard_however_much_there_is(kinesis: BatchServer) -> None:
+    kinesis.put(3600, every=1)
+    kinesis.wait(600)
+    until = {"stream_endpos": "AT_TIMESTAMP", "stream_endpos_timestamp": NOON.timestamp() + 1800}
+    for options, last in (({}, 3599), (until, 1799)):
+        before = len(kinesis.server.calls(shard_id=FIRST))
+        planned = await kinesis.plan(**options)
+        assert len(kinesis.server.calls(shard_id=FIRST)) - before == 2
+        assert kinesis.ends(planned) == {FIRST: kinesis.stored()[last].sequence_number}
+
+
+async def test_a_publisher_that_may_not_show_the_tip_is_given_a_last_record(
+    kinesis: BatchServer,
+) -> None:
+    assert await kinesis.plan(stream_recordpublisher=_OWN_PUBLISHER) == []
+    kinesis.put(300, every=1)
+    kinesis.wait(600)
+    (one,) = await kinesis.plan(stream_recordpublisher=_OWN_PUBLISHER)
+    assert one.end == SequenceNumber(kinesis.stored()[-1].sequence_number)
+
+
+async def test_shards_and_streams_that_are_not_needed_are_not_touched(kinesis: BatchServer) -> None:
+    kinesis.server.create_stream("flights", 4)
+    kinesis.put(40, every=1, stream="flights")
+    needed = "shardId-000000000002"
+    narrowing = Narrowing(
+        shard_ids=frozenset({needed, "other"}), stream_names=frozenset({"flights"})
+    )
+    planned = await kinesis.plan(narrowing, streams="orders,flights")
+    assert [one.shard.shard_id for one in planned] == [needed]
+    assert not kinesis.server.calls(stream="orders")
+    assert {call.shard_id for call in kinesis.server.calls("GetRecords")} == {needed}
+
+
+async def test_arrival_times_narrow_the_range_with_a_minute_to_spare(kinesis: BatchServer) -> None:
+    kinesis.put(360, every=1)
+    narrowing = Narrowing(arrived_since=kinesis.at(120), arrived_until=kinesis.at(180))
+    (one,) = await kinesis.plan(narrowing)
+    assert one.start == StartingPosition.at_timestamp(kinesis.at(60))
+    assert kinesis.ends([one]) == {FIRST: kinesis.stored()[239].sequence_number}
+    assert await kinesis.plan(Narrowing(arrived_since=kinesis.at(1000))) == []
+
+
+async def test_a_trimmed_start_is_data_loss(kinesis: BatchServer) -> None:
+    kinesis.put(10, every=1)
+    numbers = [one.sequence_number for one in kinesis.stored()]
+    kinesis.server.trim("orders", through=numbers[5])
+    shards = (
+        f'{{"{FIRST}": {{"iteratorType": "AFTER_SEQUENCE_NUMBER", '
+        f'"iteratorPosition": "{numbers[2]}"}}}}'
+    )
+    with pytest.raises(PositionTrimmedError, match=rf"{FIRST}.*no longer available"):
+        await kinesis.plan(stream_initpos_shards=shards)
+    (one,) = await kinesis.plan(stream_initpos_shards=shards, failondataloss=False)
+    assert one.start == StartingPosition.trim_horizon()
+    assert kinesis.rows_of([one]) == numbers[6:]
+
+
+async def test_a_shard_that_is_not_listed_is_data_loss_or_a_slip(kinesis: BatchServer) -> None:
+    kinesis.put(1, every=1)
+    shards = '{"shardId-000000000007": {"iteratorType": "TRIM_HORIZON"}}'
+    with pytest.raises(DataLossError, match=r"shardId-000000000007.*misspelt"):
+        await kinesis.plan(stream_initpos_shards=shards)
+    assert len(await kinesis.plan(stream_initpos_shards=shards, failondataloss=False)) == 1
+    # Whatever is pushed down, the same query fails or goes through.
+    with pytest.raises(DataLossError, match="misspelt"):
+        await kinesis.plan(
+            Narrowing(stream_names=frozenset({"orders"})), stream_initpos_shards=shards
+        )
+
+
+async def test_an_open_shard_has_no_end(kinesis: BatchServer) -> None:
+    shards = f'{{"{FIRST}": {{"iteratorType": "SHARD_END"}}}}'
+    with pytest.raises(InvalidOptionError, match="it is open"):
+        await kinesis.plan(stream_endpos_shards=shards)
+    assert await kinesis.plan(stream_initpos_shards=shards) == []
