@@ -2,11 +2,13 @@
 
 The pages are written for readers of the repository: a link is relative to its own file and may
 leave ``docs/``. In the site ``docs/index.md`` stands for README.md, and the other targets outside
-of ``docs/`` are pages below ``repository/``.
+of ``docs/`` are pages below ``repository/``. Decisions are not in the site: a link to one becomes
+plain text. A page that has moved leads to its new place, which ``redirects.yml`` names.
 """
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from functools import cache
@@ -15,13 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+from mkdocs.utils import yaml_load
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-_ROOT: Final = Path(__file__).parents[1]
+_DOCS: Final = Path(__file__).parent
+_ROOT: Final = _DOCS.parent
 _AROUND: Final = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -35,6 +39,20 @@ _FENCED_OR_LINK: Final = re.compile(
     r"^(?P<fence>`{3,}).*?^(?P=fence)[^\n]*$|(?P<open>\]\()(?P<path>[^)#\s]+)(?P<rest>[^)\s]*\))",
     re.DOTALL | re.MULTILINE,
 )
+
+_TO_A_DECISION: Final = re.compile(r"\[(?P<text>[^\]]+)\]\((?:[\w./]*/)?decisions/[^)\s]*\)")
+
+_REDIRECT: Final = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>This page has moved</title>
+<link rel="canonical" href="{target}">
+<meta name="robots" content="noindex">
+<script>location.replace({sections}[location.hash.slice(1)] || {here})</script>
+<noscript><meta http-equiv="refresh" content="0; url={target}"></noscript>
+<p>This page has moved <a href="{target}">here</a>.</p>
+"""
 
 # A long name in a line or in the cell of a table; without, a browser divides it in any word.
 _LONG_NAME: Final = re.compile(r"(?<=<code>)[^<\n]{12,}(?=</code>)")
@@ -85,6 +103,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Make the links into and out of ``docs/`` lead to their targets in the site."""
     site_path = page.file.src_uri
     own_path = {there: here for here, there in pages_around().items()}.get(site_path)
+    markdown = _TO_A_DECISION.sub(lambda match: match["text"], markdown)
     directory = posixpath.dirname(own_path if own_path is not None else f"docs/{site_path}")
 
     def led(match: re.Match[str]) -> str:
@@ -105,6 +124,36 @@ def on_page_content(html: str, **_: Any) -> str:
     """Show roles, as :class:`Record`, as plain names; let long names be divided."""
     html = _ROLE.sub(lambda match: f"<code>{match['name']}</code>", html)
     return _LONG_NAME.sub(lambda name: _divisible(name[0]), html)
+
+
+def on_post_build(config: MkDocsConfig, **_: Any) -> None:
+    """Write a page that leads on for each page that is gone."""
+    for old, sections in redirects().items():
+        page = Path(config.site_dir) / old.removesuffix(".md") / "index.html"
+        page.parent.mkdir(parents=True)
+        page.write_text(_redirect(old, sections), encoding="utf-8")
+
+
+def redirects() -> dict[str, dict[str, str]]:
+    """Return for each page that is gone where its sections are now; the whole page is ``""``."""
+    table: dict[str, str] = yaml_load((_DOCS / "redirects.yml").read_text(encoding="utf-8"))
+    found: dict[str, dict[str, str]] = {}
+    for old, new in table.items():
+        page, _, section = old.partition("#")
+        found.setdefault(page, {})[section] = new
+    return found
+
+
+def _redirect(old: str, sections: dict[str, str]) -> str:
+    addresses = {section: _address(old, new) for section, new in sections.items()}
+    whole = addresses.pop("")
+    return _REDIRECT.format(target=whole, here=json.dumps(whole), sections=json.dumps(addresses))
+
+
+def _address(old: str, new: str) -> str:
+    page, hash_sign, section = new.partition("#")
+    path = page.removesuffix(".md").removesuffix("index")
+    return f"{posixpath.relpath(path or '.', old.removesuffix('.md'))}/{hash_sign}{section}"
 
 
 def _divisible(name: str) -> str:
