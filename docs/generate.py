@@ -50,9 +50,9 @@ is an error that names the nearest known one, and all problems are reported toge
 
 <div class="option-filter"></div>
 
-Each key has a section of its own, in the groups in which the code reads them. A *Spark option*
-is another name that a Spark source accepts; some are those of
-[other connectors](spark-aliases.md).
+A *duration* is a number in the unit of the default, or has a unit, as `500ms` or `5m`. A *size* is
+a number of bytes, or has a unit, as `64MiB` or `10MB`. A *Spark option* is another name that a
+Spark source accepts.
 
 ## Keywords
 
@@ -66,28 +66,26 @@ Options that only Spark reads have no keyword. These have a short name, too:
 |---|---|
 {_SHORT}
 
-`start` is a position in one value: `"LATEST"`, `"TRIM_HORIZON"`, a `datetime`, or a text
-such as `"AT_TIMESTAMP 2026-01-01T12:00:00Z"`. A duration may be a `timedelta`, a list of names a
-list, and a class of your own the class itself; `None` is the default. Keywords take precedence over
-a properties dict that is given with them.
+`start` takes `"LATEST"`, `"TRIM_HORIZON"`, a `datetime`, or a text such as
+`"AT_TIMESTAMP 2026-01-01T12:00:00Z"`. A duration may be a `timedelta`, a list of names a list, and
+a class of your own the class itself; `None` is the default. Keywords take precedence over a
+properties dict that is given with them.
 
-`Options(stream="orders", ...)` is a dict of these keywords whose types editors and type checkers
-know; `records(**options)` takes it. `Properties.of(None, options)` makes `Properties` of it, and
-`to_dict()` of these a properties dict.
+`Options(stream="orders", ...)` is a typed dict of these keywords; `records(**options)` takes it.
+`Properties.of(None, options)` makes `Properties` of it, and `to_dict()` of these a properties dict.
 """
 _ERRORS: Final = f"""\
 # Errors
 
 {_NOTE.format("the docstrings of kinesis_publishers/errors.py")}
 
-Every exception that this package raises on purpose is a `KinesisPublishersError`, in
-`kinesis_publishers.errors`. A message names the stream, the shard and the call, where they apply,
-and the next step; secrets are masked. The end of a shard is a result, not an error.
+Every exception that this package raises on purpose is a `KinesisPublishersError` in
+`kinesis_publishers.errors`. A message names the stream, the shard, the call and the next step, and
+masks secrets. The end of a shard is a result, not an error.
 
-Spark wraps the exceptions of a source into its own: look for the name of the class in the
-message. [Errors in Spark](spark-limits.md#errors) says where each shows. *Repeated automatically*
-means that the framework repeats the call according to the keys under
-[Retries](configuration.md#retries). You see such an error only in the message of a
+Spark wraps the exceptions of a source: look for the name of the class in the message
+([where each shows](spark-limits.md#errors)). The reader repeats the call of an error that is
+*repeated automatically* ([Retries](configuration.md#retries)); you see it only in the message of a
 `RetriesExhaustedError`, whose `__context__` it is.
 """
 _ALIASES: Final = f"""\
@@ -99,6 +97,20 @@ The Spark source accepts these options in addition to the keys of
 [configuration.md](configuration.md), in upper or lower case, with and without the prefix
 `kinesis.`. [spark-migration.md](spark-migration.md) describes the conversion of their values.
 """
+# What the options of one kind say in common, by the section that they are in.
+_INTRODUCTIONS: Final = {
+    "Retries": """
+Each call has four keys, and `kinesis.retry.outagemillis` holds for all of them.
+
+| Key ends with | Meaning |
+|---|---|
+| `maxretries` | how often the call is repeated before it counts as failed; the only limit if it is set and `kinesis.retry.outagemillis` is not |
+| `backoff.base` | the bound of the first delay |
+| `backoff.max` | the longest delay |
+| `backoff.expconst` | the growth of the delay with each attempt |
+"""  # noqa: E501 - a row of a table
+}
+_OF_A_CALL: Final = re.compile(r"\.(?:maxretries|backoff\.\w+)$")
 _DECISIONS: Final = f"""\
 # Decisions
 
@@ -108,10 +120,10 @@ Each page records one design decision at its time: the context, the decision, an
 consequences. Later decisions may replace parts of earlier ones.
 """
 _COMBINED: Final[dict[Any, str]] = {
-    max: "the largest",
-    min: "the smallest",
-    fmean: "the mean",
-    sum: "the sum",
+    max: "largest",
+    min: "smallest",
+    fmean: "mean",
+    sum: "sum",
 }
 
 
@@ -119,7 +131,10 @@ def render_configuration() -> str:
     """Return the page with all options."""
     sections = groupby(all_declarations(), key=lambda option: option.section)
     return _CONFIGURATION + "".join(
-        f"\n## {section}\n" + "".join(map(_render_option, members)) for section, members in sections
+        f"\n## {section}\n"
+        + _INTRODUCTIONS.get(section, "")
+        + "".join(map(_render_option, members))
+        for section, members in sections
     )
 
 
@@ -127,19 +142,30 @@ def _render_option(option: Option[Any]) -> str:
     notes = option.doc
     if option.secret:
         notes += " Secret: masked in every message."
-    accepted = ", ".join(f"`{choice}`" for choice in option.choices) or accepted_text(option)
+    facts = {"Default": _default_of(option), "accepted": _escape(_accepted_by(option))}
+    if option.section in _INTRODUCTIONS and _OF_A_CALL.search(option.key):
+        notes = ""
+        del facts["accepted"]
     names = {
         "also": [f"flink.{option.key}"] if option.namespace is Namespace.SHARED else [],
-        "keyword": [name for name, one in KEYWORDS.items() if one is option],
+        "keyword": [name for name, one in SHORT_NAMES.items() if one is option],
         "Spark option": [name for name, one in ALIASES.items() if one is option],
     }
-    facts = {
-        "Default": _default_of(option),
-        "accepted": _escape(accepted),
-        **{name: ", ".join(f"`{one}`" for one in found) for name, found in names.items() if found},
+    facts |= {
+        name: ", ".join(f"`{one}`" for one in found) for name, found in names.items() if found
     }
     listed = "; ".join(f"*{name}* {fact}" for name, fact in facts.items())
-    return f"\n### `{option.full_key}`\n\n{_escape(notes)}\n\n{listed}.\n"
+    paragraphs = [f"### `{option.full_key}`", _escape(notes), f"{listed}."]
+    return "".join(f"\n{paragraph}\n" for paragraph in paragraphs if paragraph)
+
+
+def _accepted_by(option: Option[Any]) -> str:
+    """Return what an option may be, without what the page says once for all of its kind."""
+    if option.choices:
+        return ", ".join(f"`{choice}`" for choice in option.choices)
+    text = re.sub(r", or with a unit such as \S+ or \w+", "", accepted_text(option))
+    text = re.sub(r"^a duration in m?s of at least 0(?: and)?", "a duration", text)
+    return re.sub(r"^a whole number of bytes(?: of at least 1\b)?", "a size", text)
 
 
 def _default_of(option: Option[Any]) -> str:
@@ -192,13 +218,13 @@ def render_events() -> str:
 def render_metrics() -> str:
     """Return a table of all metrics under our own names, which lack their prefix."""
     return _table(
-        ("Metric", "Kind and unit", "Attributes", "Says, and of which events it is made"),
+        ("Metric", "Kind and unit", "Attributes", "Says"),
         (
             (
                 f"`{one.name}`" + (f" (Flink: `{one.flink_name}`)" if one.flink_name else ""),
                 f"{_kind(one)}; `{one.unit}`",
                 ", ".join(f"`{name}`" for name in _attributes(one)) or "none",
-                f"{one.description} {_sources(one)}",
+                one.description,
             )
             for one in METRICS.metrics
         ),
@@ -206,10 +232,14 @@ def render_metrics() -> str:
 
 
 def render_cloudwatch_metrics(table: MetricTable) -> str:
-    """Return a table of metrics that go to CloudWatch."""
+    """Return a table of metrics that go to CloudWatch; most measure what one of ours does."""
+    ours = {one.description: f"`{one.name}`" for one in METRICS.metrics}
     return _table(
-        ("Metric", "Unit", "Made of", "Says"),
-        ((f"`{one.name}`", one.unit, _sources(one), one.description) for one in table.metrics),
+        ("Metric", "Unit", "The same as, or what it says"),
+        (
+            (f"`{one.name}`", one.unit, ours.get(one.description, one.description))
+            for one in table.metrics
+        ),
     )
 
 
@@ -226,7 +256,7 @@ def _first_paragraph(event_type: type) -> str:
 def _kind(metric: Metric) -> str:
     if metric.kind is not MetricKind.GAUGE:
         return str(metric.kind.value)
-    return f"gauge; together {_COMBINED[metric.combined]}"
+    return f"gauge ({_COMBINED[metric.combined]})"
 
 
 def _attributes(metric: Metric) -> list[str]:
@@ -241,10 +271,6 @@ def _attributes(metric: Metric) -> list[str]:
     ]
 
 
-def _sources(metric: Metric) -> str:
-    return ", ".join(f"`{one.__name__}`" for one in metric.sources)
-
-
 def render_errors() -> str:
     """Return the page with all exceptions, in the order of their definition."""
     classes = [one for one in vars(errors).values() if inspect.isclass(one)]
@@ -257,7 +283,7 @@ def _render_error(kind: type[Exception]) -> str:
     paragraphs = re.split(r"\n\n", inspect.cleandoc(kind.__doc__ or ""))
     lines = [f"## {kind.__name__}", *(_as_markdown(paragraph) for paragraph in paragraphs)]
     base = kind.__mro__[1]
-    if hasattr(errors, base.__name__):
+    if hasattr(errors, base.__name__) and base is not errors.KinesisPublishersError:
         lines.append(f"A case of [{base.__name__}](#{base.__name__.lower()}).")
     if getattr(kind, "retryable", False):
         lines.append("*Repeated automatically.*")
