@@ -52,7 +52,7 @@ _UNTIMED: Final = settings(
 # The same examples in every run. `tox -e soak` searches, from the seed that it prints: where CI is
 # set, too, which Hypothesis takes as a wish for the same examples.
 settings.register_profile("ci", _UNTIMED, derandomize=True, database=None)
-settings.register_profile("long", settings.get_profile("ci"), max_examples=1000)
+settings.register_profile("long", settings.get_profile("ci"), max_examples=400)
 settings.register_profile("soak", _UNTIMED, derandomize=False, database=None, max_examples=1000)
 settings.load_profile("ci")
 

@@ -14,10 +14,10 @@ PROFILE: Final = settings.get_current_profile_name()
 def examples(usual: int, *, deep: bool = False) -> int:
     """Return how many examples to try: ``usual``, and ten times as many in ``tox -e soak``.
 
-    A ``deep`` property, which has the marker of that name, has ten times as many in
+    A ``deep`` property, which has the marker of that name, has four times as many in
     ``tox -e long`` already, and a hundred times in ``tox -e soak``.
     """
-    return usual * {"long": 10, "soak": 100 if deep else 10}.get(PROFILE, 1)
+    return usual * {"long": 4, "soak": 100 if deep else 10}.get(PROFILE, 1)
 
 
 def parts(count: int) -> list[object]:
