@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
-from mkdocs.utils import yaml_load
+from mkdocs.utils.yaml import yaml_load
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -130,7 +130,7 @@ def on_post_build(config: MkDocsConfig, **_: Any) -> None:
     """Write a page that leads on for each page that is gone."""
     for old, sections in redirects().items():
         page = Path(config.site_dir) / old.removesuffix(".md") / "index.html"
-        page.parent.mkdir(parents=True)
+        page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(_redirect(old, sections), encoding="utf-8")
 
 
