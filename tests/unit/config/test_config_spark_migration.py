@@ -16,12 +16,10 @@ from kinesis_publishers.config import (
     RegistrationStrategy,
     SourceConfig,
 )
-from kinesis_publishers.config.catalogue import find_option
 from kinesis_publishers.config.spark_options import ADVICE, ALIASES
 from kinesis_publishers.errors import ConfigErrors, UnknownOptionError
 
 _PAGES = sorted((Path(__file__).parents[3] / "docs").glob("spark-*.md"))
-(_MIGRATION,) = [page for page in _PAGES if page.name == "spark-migration.md"]
 _ROLE = "arn:aws:iam::123456789012:role/reader"
 _CONSUMER = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/app:1700000000"
 
@@ -254,36 +252,6 @@ def test_a_secret_under_a_foreign_name_is_masked() -> None:
     with pytest.raises(ConfigErrors) as caught:
         _parse(options | {"aws.credentials.provider.basic.secretkey": "other"})
     assert "hidden" not in str(caught.value)
-
-
-def _rows_of_the_page() -> list[tuple[set[str], set[str]]]:
-    """Return the names in the first and in the second cell of each row of options."""
-    # DStreams have arguments in place of options.
-    text = re.sub(
-        r"^## kinesis-asl.*?(?=^## )",
-        "",
-        _MIGRATION.read_text("utf-8"),
-        flags=re.DOTALL | re.MULTILINE,
-    )
-    rows = re.findall(r"^\| (?!theirs|there|columns|---)(.*?) \| (.*) \|$", text, re.MULTILINE)
-    return [(_names(theirs), _names(here)) for theirs, here in rows]
-
-
-def _names(cell: str) -> set[str]:
-    return set(re.findall(r"`([\w.<>-]+)", cell))
-
-
-def test_the_page_on_migration_has_every_option_of_the_others() -> None:
-    named = {name for theirs, _ in _rows_of_the_page() for name in theirs}
-    own = {"endingPosition", "maxRecordsPerTrigger", "maxBytesPerTrigger", "includeMetadata"}
-    own |= {"minRecordsPerTrigger", "includeBatchMarker"}
-    assert named | own | {"awsUseInstanceProfile"} == {*ALIASES, *ADVICE}
-
-
-def test_the_page_on_migration_names_keys_that_there_are() -> None:
-    named = {name for _, here in _rows_of_the_page() for name in here}
-    keys = {name for name in named if name.startswith(("kinesis.", "aws."))}
-    assert [key for key in keys if find_option(key.replace("<stream>", "a")) is None] == []
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
