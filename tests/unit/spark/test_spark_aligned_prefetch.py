@@ -149,7 +149,7 @@ class Simulation:
             properties=Properties.parse(properties), parallelism=2, clock=clock, guard=None
         )
         self.session = PrefetchSession(self.query, Offset(), clock.now() if catches_up else None)
-        self.world.sink = self.session
+        self.world.sink = self.session.fetched
         # For how long a record could be read and was not handed out.
         self.longest = 0.0
         self.handed: defaultdict[str, list[str]] = defaultdict(list)
@@ -209,7 +209,7 @@ class Simulation:
     def check(self) -> None:
         """Check that nothing that is unread arrived long before what was handed out."""
         if not self.is_aligned:
-            assert not self.session.waiting.chunks
+            assert not self.session.fetched.waiting.chunks
             return
         until = self.query.aligned_until.timestamp()
         at_tip = self.world.clock.now().timestamp() - TIP_SECONDS
@@ -231,7 +231,7 @@ class Simulation:
         await fetcher.prepare()
         self.listing.seconds = self.listing_seconds
         offset = Offset.of(fetcher.progress)
-        async with session.attached(fetcher), self.world.running(fetcher):
+        async with session.fetched.attached(fetcher), self.world.running(fetcher):
             while True:
                 assert clock.monotonic() < DEADLINE_SECONDS, self.unread()
                 end, chunks = offset, []
@@ -247,7 +247,7 @@ class Simulation:
                     # and a small one.
                     pages = sum(one.plan.page for one in self.shards.values())
                     beyond = min(pages, max(self.most_records, 100 * len(self.shards)))
-                    assert session.waiting.records <= self.most_records + beyond
+                    assert session.fetched.waiting.records <= self.most_records + beyond
                     assert limit.records is None or sum(map(len, chunks)) <= limit.records
                     limit = evolve(limit, min_records=0)
                 is_over = end == offset

@@ -15,6 +15,7 @@ from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
 from kinesis_publishers_spark.alignment import AlignedShards
 from kinesis_publishers_spark.chunks import EVERYTHING, NOTHING, BatchLimit
+from kinesis_publishers_spark.fetched import FetchedRecords
 from kinesis_publishers_spark.micro_batches import Query, Session
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.prefetch import PrefetchSession
@@ -100,16 +101,16 @@ def test_a_shard_whose_answer_shows_its_end_is_not_at_its_tip(aligned: AlignedSh
 async def test_nobody_waits_where_a_publisher_does_not_know_when_records_arrived(
     query: Query,
 ) -> None:
-    session, pool = PrefetchSession(query, Offset()), PendingPool(max_records=10, max_bytes=999)
+    fetched, pool = FetchedRecords(query), PendingPool(max_records=10, max_bytes=999)
     batch = batch_of(sample_records(1), requested_at=arrival(-9e6))
     for has_arrival_times in (True, False):
-        session.observe(status(1, 1))
+        fetched.observe(status(1, 1))
         one = evolve(batch, has_arrival_times=has_arrival_times)
         room = await pool.acquire(1, 1)
-        await session.deliver(Delivery(one, status(0, 9).progress, room))
-        session.observe(status(0, 9))
+        await fetched.deliver(Delivery(one, status(0, 9).progress, room))
+        fetched.observe(status(0, 9))
         expected = arrival(1) if has_arrival_times else EVERYTHING
-        assert session.aligned.until == expected
+        assert fetched.aligned.until == expected
 
 
 @pytest.mark.parametrize("session_class", [PrefetchSession, RangeSession])

@@ -112,7 +112,7 @@ def test_the_rows_are_what_is_inside_and_the_limit_splits_no_aggregate(
     in_threads: bool,
 ) -> None:
     if in_threads:
-        monkeypatch.setattr("kinesis_publishers_spark.prefetch._MOST_ROWS_IN_LOOP", 0)
+        monkeypatch.setattr("kinesis_publishers_spark.fetched._MOST_ROWS_IN_LOOP", 0)
         monkeypatch.setattr("kinesis_publishers.aggregation.deaggregation._MOST_BYTES_AT_ONCE", 0)
     put(server, "before")
     query = start_query()
