@@ -14,6 +14,7 @@ from tests.architecture.sources import ROOT, sources
 if TYPE_CHECKING:
     from pathlib import Path
 
+TESTS = ROOT / "tests"
 FRAMEWORK, SPARK = ROOT / "kinesis_publishers", ROOT / "kinesis_publishers_spark"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ARROWS = [(name, arrow) for name, picture in MAPS.items() for arrow in picture.arrows]
@@ -58,6 +59,23 @@ def test_the_page_has_every_room_and_no_other(package: Path) -> None:
 def test_the_page_has_the_rooms_from_the_highest_layer_to_the_lowest() -> None:
     names = [room.removesuffix("/").removesuffix(".py") for room in rooms_of_the_page()]
     assert names == rooms_of_the_contract()
+
+
+def test_the_tests_of_every_room_are_listed() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.partition("## Find the tests of a room")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(.*?)` \| (.*?) \|$", section, re.MULTILINE)
+    assert [room for room, _ in rows] == [*rooms_of_the_contract(), SPARK.name]
+    listed = {ROOT / path for _, tests in rows for path in re.findall(r"`(tests/.*?)`", tests)}
+    assert all(path.exists() for path in listed)
+    folders = [path for level in ("unit", "integration") for path in (TESTS / level).iterdir()]
+    assert {path for path in folders if (path / "__init__.py").exists()} <= listed
+
+
+@pytest.mark.parametrize("level", ["unit", "integration"])
+def test_the_folders_of_tests_have_the_names_of_rooms(level: str) -> None:
+    folders = {f"{path.parent.name}/" for path in (TESTS / level).glob("*/__init__.py")}
+    assert folders - {"spark/"} <= rooms_in(FRAMEWORK)
 
 
 @pytest.mark.parametrize("name", PICTURES)
