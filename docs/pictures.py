@@ -194,7 +194,7 @@ RECORD: Final = Picture(
             row=4,
             left=0,
             right=3,
-            room="checkpoints",
+            room="progress",
             lines=("how far the application", "has processed"),
         ),
         Box(
@@ -262,7 +262,7 @@ RECORD: Final = Picture(
     ),
 )
 
-_SERVICES: Final = ("Clients", "Publishers", "Engine", "Deaggregator", "Stores", "Event sinks")
+_SERVICES: Final = ("Clients", "Publishers", "Engine", "Deaggregator", "Progress", "Event sinks")
 
 PROPERTY: Final = Picture(
     title="The way of a property: from text through the configuration and the assembly to the "
@@ -323,7 +323,7 @@ PROPERTY: Final = Picture(
         Box(title="Publishers", row=4, left=2, right=4, room="publishers"),
         Box(title="Engine", row=4, left=4, right=6, room="engine"),
         Box(title="Deaggregator", row=4, left=6, right=8, room="aggregation"),
-        Box(title="Stores", row=4, left=8, right=10, room="checkpoints"),
+        Box(title="Progress", row=4, left=8, right=10, room="progress"),
         Box(title="Event sinks", row=4, left=10, right=12, room="metrics"),
     ),
     arrows=(

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.abc import RecordPublisherFactory as RecordPublisherFactory
     from kinesis_publishers.abc import ShardAssigner as ShardAssigner
     from kinesis_publishers.abc import WatermarkAssigner as WatermarkAssigner
-    from kinesis_publishers.checkpoints.checkpointer import Checkpointer as Checkpointer
     from kinesis_publishers.clock import Clock as Clock
     from kinesis_publishers.clock import SystemClock as SystemClock
     from kinesis_publishers.config import Options as Options
@@ -67,6 +66,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.producing import BlockingProducer as BlockingProducer
     from kinesis_publishers.producing import KinesisProducer as KinesisProducer
     from kinesis_publishers.producing import PutResult as PutResult
+    from kinesis_publishers.progress.checkpointer import Checkpointer as Checkpointer
     from kinesis_publishers.publishers.iterated import (
         IteratedPublisherFactory as IteratedPublisherFactory,
     )
@@ -81,7 +81,6 @@ _NAMES: Final = {
         "Partitioner PublisherContext RecordBatchConsumer RecordPublisher "
         "RecordPublisherFactory ShardAssigner WatermarkAssigner"
     ),
-    "checkpoints.checkpointer": "Checkpointer",
     "clock": "Clock SystemClock",
     "config": "Options Properties",
     "engine.delivery": "Delivery DeliverySink ShardStatus",
@@ -97,6 +96,7 @@ _NAMES: Final = {
         "read records scan with_error_policy"
     ),
     "producing": "BlockingProducer KinesisProducer PutResult",
+    "progress.checkpointer": "Checkpointer",
     "publishers.iterated": "IteratedPublisherFactory SourceRecord",
     "readers.consumers": "OnBatch",
     "readers.fetcher": "KinesisDataFetcher",

@@ -27,8 +27,6 @@ from kinesis_publishers.assembly.classes import (
     publisher_factory_class,
     with_region,
 )
-from kinesis_publishers.checkpoints.checkpointer import Checkpointer, KeptProgress
-from kinesis_publishers.checkpoints.stored_progress import StoredProgress
 from kinesis_publishers.clock import Clock, ServiceClock, SystemClock
 from kinesis_publishers.config import (
     AwsConfig,
@@ -62,6 +60,8 @@ from kinesis_publishers.leases.assigners import AllShards
 from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.metrics.sinks import open_event_sink
 from kinesis_publishers.model import Shard, ShardProgress, StartingPosition, StreamIdentity
+from kinesis_publishers.progress.checkpointer import Checkpointer, KeptProgress
+from kinesis_publishers.progress.single_reader import StoredProgress
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 
 if TYPE_CHECKING:

@@ -33,7 +33,6 @@ from kinesis_publishers.checkpoints.kcl_rows import (
     worker_row,
     written_at,
 )
-from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal
 from kinesis_publishers.config import (
     AwsConfig,
@@ -43,6 +42,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError
 from kinesis_publishers.model import (
+    WHOLE_STREAM,
     Checkpoint,
     CheckpointVersion,
     PositionType,
@@ -228,7 +228,8 @@ class KclLeaseTable(DynamoDbStore):
             _LOGGER.warning("%s. This is logged once.", message)
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
-        return await super()._apply([one for one in changes if one[0].shard.shard_id != STREAM])
+        of_shards = [one for one in changes if one[0].shard.shard_id != WHOLE_STREAM]
+        return await super()._apply(of_shards)
 
     def _request(
         self, attempt: Attempt, checkpoint: Checkpoint | None
@@ -259,10 +260,7 @@ def _marks_of(stored: Iterable[StoredCheckpoint]) -> dict[ShardKey, StoredCheckp
     """Return the mark of every stream that has a row: of its last creation."""
     marks = {}
     for row in sorted(stored, key=lambda one: one.checkpoint.stream_created_at):
-        mark = Checkpoint(
-            shard=ShardKey(row.checkpoint.shard.stream_arn, STREAM),
-            stream_created_at=row.checkpoint.stream_created_at,
-            progress=FOUND_LATER,
-        )
+        created_at = row.checkpoint.stream_created_at
+        mark = Checkpoint.mark(row.checkpoint.shard.stream_arn, created_at)
         marks[mark.shard] = evolve(row, checkpoint=mark)
     return marks

@@ -13,13 +13,6 @@ from typing import Final
 from attrs import define, evolve, field
 
 from kinesis_publishers.abc import ShardAssigner
-from kinesis_publishers.checkpoints.stored_progress import (
-    FOUND_LATER,
-    STREAM,
-    Turn,
-    asking,
-    resumable_streams,
-)
 from kinesis_publishers.engine.alignment import Front
 from kinesis_publishers.errors import (
     KinesisPublishersError,
@@ -41,6 +34,8 @@ from kinesis_publishers.leases.rules import (
 )
 from kinesis_publishers.leases.worker import LeaseWorker
 from kinesis_publishers.model import (
+    FOUND_LATER,
+    WHOLE_STREAM,
     Checkpoint,
     ChildShard,
     Lease,
@@ -49,6 +44,11 @@ from kinesis_publishers.model import (
     ShardProgress,
     StreamIdentity,
     StreamProgress,
+)
+from kinesis_publishers.progress.single_reader import (
+    Turn,
+    asking,
+    resumable_streams,
 )
 from kinesis_publishers.tasks import wait_for_event
 
@@ -88,7 +88,7 @@ class Leases(LeaseWorker, ShardAssigner):
             if not self.rows:
                 await self._store.check_first_use()
         # A reader without leases that still runs learns by them that it has been replaced.
-        marks = (self.rows.get(ShardKey(arn, STREAM)) for arn in identities)
+        marks = (self.rows.get(ShardKey(arn, WHOLE_STREAM)) for arn in identities)
         await self._save([evolve(one.checkpoint, progress=FOUND_LATER) for one in marks if one])
         return resumable_streams(self.rows)
 

@@ -10,13 +10,14 @@ from typing import Final
 from attrs import Factory, define, field
 
 from kinesis_publishers.abc import CheckpointStore
-from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM, asking
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import LeaseConfig
 from kinesis_publishers.engine.lineage import generations, gone_shards
 from kinesis_publishers.errors import ConnectionFailedError, StaleCheckpointError
 from kinesis_publishers.leases.rules import Rows, Sightings, lease_of
 from kinesis_publishers.model import (
+    FOUND_LATER,
+    WHOLE_STREAM,
     Checkpoint,
     CheckpointVersion,
     CheckpointWrite,
@@ -28,6 +29,7 @@ from kinesis_publishers.model import (
     StoredCheckpoint,
     StreamIdentity,
 )
+from kinesis_publishers.progress.single_reader import asking
 
 # Of a failover time: a call that takes longer is given up, and made again.
 _CALL_PART: Final = 1 / 3
@@ -157,7 +159,7 @@ class LeaseRows:
         return {
             key: row
             for key, row in self.rows.items()
-            if key.shard_id != STREAM
+            if key.shard_id != WHOLE_STREAM
             and row.checkpoint.stream_created_at == created.get(key.stream_arn)
         }
 
@@ -186,12 +188,7 @@ class LeaseRows:
             await self._save(rows)
         # Last of all: they say that the first row of every shard is there.
         marks = [
-            Checkpoint(
-                shard=ShardKey(arn, STREAM),
-                stream_created_at=identity.created_at,
-                progress=FOUND_LATER,
-            )
-            for arn, identity in self._identities.items()
+            Checkpoint.mark(arn, identity.created_at) for arn, identity in self._identities.items()
         ]
         await self._save([mark for mark in marks if not self._is_begun(mark.shard)])
 

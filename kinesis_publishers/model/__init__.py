@@ -1,5 +1,7 @@
 """Frozen values: streams, shards, records, positions. No I/O, no clock, no AWS client."""
 
+from kinesis_publishers.model.checkpoints import FOUND_LATER as FOUND_LATER
+from kinesis_publishers.model.checkpoints import WHOLE_STREAM as WHOLE_STREAM
 from kinesis_publishers.model.checkpoints import Checkpoint as Checkpoint
 from kinesis_publishers.model.checkpoints import CheckpointVersion as CheckpointVersion
 from kinesis_publishers.model.checkpoints import CheckpointWrite as CheckpointWrite

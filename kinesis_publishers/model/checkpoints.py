@@ -8,11 +8,21 @@ from typing import Final
 
 from attrs import frozen
 
-from kinesis_publishers.model.positions import ShardProgress
+from kinesis_publishers.model.positions import ShardProgress, StartingPosition
 from kinesis_publishers.model.shards import HashRange, ShardKey
 
 KCL_WRITER: Final = "KCL "
 """What the writer begins with where a worker of the Kinesis Client Library has written a row."""
+
+WHOLE_STREAM: Final = "*"
+"""The id of the row that marks a stream's first checkpoint as complete.
+
+A single reader owns the stream by writing this mark. Its ``as_of`` is set for a while if that
+reader took over from one that may have been running, and ``is_ended`` says that it has stopped.
+"""
+
+FOUND_LATER: Final = ShardProgress(position=StartingPosition.trim_horizon())
+"""Where shards begin that have no row although their stream has its mark."""
 
 
 @frozen(kw_only=True)
@@ -63,7 +73,7 @@ class Checkpoint:
     """How far one shard has been processed, regardless of the publisher that read it.
 
     Attributes:
-        shard: which shard. The id ``*`` stands for the stream as a whole: where reading began.
+        shard: which shard; :data:`WHOLE_STREAM` stands for the stream as a whole.
         stream_created_at: when its stream was created; a stream that is created again under the
             same name has other records.
         progress: where reading continues.
@@ -74,6 +84,13 @@ class Checkpoint:
     stream_created_at: datetime
     progress: ShardProgress
     lease: Lease | None = None
+
+    @classmethod
+    def mark(cls, arn: str, created_at: datetime, *, is_ended: bool = False) -> Checkpoint:
+        """Return the row that says that a stream's first checkpoint is complete."""
+        progress = FOUND_LATER.ended() if is_ended else FOUND_LATER
+        key = ShardKey(arn, WHOLE_STREAM)
+        return cls(shard=key, stream_created_at=created_at, progress=progress)
 
 
 @frozen(kw_only=True)

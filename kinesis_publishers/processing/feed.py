@@ -14,7 +14,6 @@ from typing import Self, TypeAlias
 from attrs import define, field, frozen
 
 from kinesis_publishers.abc import ShardAssigner
-from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties, SparkConfig
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
@@ -22,6 +21,7 @@ from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import SequenceNumber, ShardKey, ShardProgress, resume_after
+from kinesis_publishers.progress.checkpointer import Checkpointer
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
 

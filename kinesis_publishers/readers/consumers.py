@@ -13,7 +13,6 @@ from typing import TypeAlias, TypeVar
 from attrs import define, evolve, field
 
 from kinesis_publishers.abc import ShardAssigner
-from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.engine.delivery import (
     ConsumerContext,
     Delivery,
@@ -27,6 +26,7 @@ from kinesis_publishers.errors import KinesisPublishersError, ProcessingCancelle
 from kinesis_publishers.events import LagMeasured
 from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.model import RecordBatch, Shard, ShardKey, ShardProgress
+from kinesis_publishers.progress.checkpointer import Checkpointer
 from kinesis_publishers.readers.watermarks import WatermarkSink
 from kinesis_publishers.tasks import TaskScope, cancelled_from_outside_only
 

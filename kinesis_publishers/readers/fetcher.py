@@ -10,7 +10,6 @@ from typing import Self, Unpack
 
 from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.assembly import Services, open_checkpointer, open_services
-from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig, Options, Properties, Scalar
 from kinesis_publishers.engine.delivery import DeliverySink, ShardStatus
@@ -21,6 +20,7 @@ from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
 from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.model import ChildShard, ShardKey, ShardProgress, StreamProgress
+from kinesis_publishers.progress.checkpointer import Checkpointer
 from kinesis_publishers.readers.consumers import (
     AssignedSink,
     CallbackSink,

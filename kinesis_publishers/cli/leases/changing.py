@@ -10,7 +10,6 @@ import click
 from attrs import evolve
 
 from kinesis_publishers.assembly import open_control
-from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER
 from kinesis_publishers.cli.leases.rows import (
     lease_options,
     listed_shards,
@@ -33,6 +32,7 @@ from kinesis_publishers.engine.lineage import descendants, pinned_progress
 from kinesis_publishers.errors import StaleCheckpointError
 from kinesis_publishers.leases.rules import Rows
 from kinesis_publishers.model import (
+    FOUND_LATER,
     Checkpoint,
     CheckpointWrite,
     PositionType,

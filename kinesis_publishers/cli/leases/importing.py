@@ -18,7 +18,6 @@ from kinesis_publishers.assembly import open_control, with_region
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
 from kinesis_publishers.checkpoints.stored_form import instant_text, progress_of
-from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.cli.leases.rows import (
     describe_progress,
     lease_options,
@@ -232,11 +231,8 @@ def _batches(
         rows = [first_row(one, created_at[one.stream_arn], taken[one.key]) for one in generation]
         yield rows if has_leases else [evolve(row, lease=None) for row in rows]
     # Ended: no reader is running.
-    mark = FOUND_LATER.ended()
-    yield [
-        Checkpoint(shard=ShardKey(arn, STREAM), stream_created_at=created_at[arn], progress=mark)
-        for arn in sorted({key.stream_arn for key in taken})
-    ]
+    arns = sorted({key.stream_arn for key in taken})
+    yield [Checkpoint.mark(arn, created_at[arn], is_ended=True) for arn in arns]
 
 
 def _place_in(

@@ -20,7 +20,6 @@ from attrs.filters import exclude
 from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.assembly import ControlServices, open_checkpoint_store, open_control
 from kinesis_publishers.checkpoints.stored_form import instant_text, progress_fields
-from kinesis_publishers.checkpoints.stored_progress import STREAM
 from kinesis_publishers.cli.shared.commands import CleanCommand
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import (
@@ -49,6 +48,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.leases.rules import Rows, lease_of
 from kinesis_publishers.model import (
+    WHOLE_STREAM,
     Checkpoint,
     PositionType,
     Shard,
@@ -148,7 +148,7 @@ async def load_shards(properties: Properties) -> dict[ShardKey, StoredCheckpoint
 
 def shards_of(rows: Mapping[ShardKey, _T]) -> dict[ShardKey, _T]:
     """Return the rows of shards, without those of whole streams."""
-    return {key: row for key, row in rows.items() if key.shard_id != STREAM}
+    return {key: row for key, row in rows.items() if key.shard_id != WHOLE_STREAM}
 
 
 def owner_of(row: StoredCheckpoint) -> str:
@@ -160,7 +160,7 @@ def owner_of(row: StoredCheckpoint) -> str:
 def single_readers(rows: Rows, keys: Iterable[ShardKey]) -> list[StoredCheckpoint]:
     """Return the rows of the streams of ``keys`` that one reader owns as a whole."""
     leased = {key.stream_arn for key, row in rows.items() if row.checkpoint.lease is not None}
-    marks = {ShardKey(key.stream_arn, STREAM) for key in keys if key.stream_arn not in leased}
+    marks = {ShardKey(key.stream_arn, WHOLE_STREAM) for key in keys if key.stream_arn not in leased}
     return [rows[key] for key in sorted(marks, key=str) if key in rows]
 
 

@@ -22,10 +22,10 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
-from kinesis_publishers.checkpoints.checkpointer import Checkpointer
-from kinesis_publishers.checkpoints.stored_progress import StoredProgress
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
+from kinesis_publishers.progress.checkpointer import Checkpointer
+from kinesis_publishers.progress.single_reader import StoredProgress
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock

@@ -1,4 +1,4 @@
-"""What the tests of checkpointers and of the KCL's lease table begin with."""
+"""What the tests of DynamoDB and of the KCL's lease table begin with."""
 
 from __future__ import annotations
 
@@ -6,20 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.checkpoints.checkpoint_support import Buffer
 from tests.unit.checkpoints.dynamodb_proxy import DynamoDbProxy
 from tests.unit.checkpoints.kcl_support import KclTable, kcl_table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-
-
-@pytest.fixture
-async def buffer() -> Buffer:
-    """A checkpointer that has seen one shard."""
-    buffer = Buffer()
-    await buffer.begin()
-    return buffer
 
 
 @pytest.fixture

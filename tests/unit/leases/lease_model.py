@@ -13,7 +13,6 @@ from attrs import define, evolve, field
 
 from kinesis_publishers import Event, Shard, ShardKey, ShardProgress, StartingPosition
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
-from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.config import AggregationMode, CheckpointConfig
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink
 from kinesis_publishers.engine.lineage import startable
@@ -22,6 +21,7 @@ from kinesis_publishers.errors import KinesisPublishersError
 from kinesis_publishers.events import LeaseLost, LeaseReleased
 from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.model import RunResult
+from kinesis_publishers.progress.checkpointer import Checkpointer
 from kinesis_publishers.readers.consumers import AssignedSink, RunningConsumers
 from kinesis_publishers.tasks import TaskScope
 from kinesis_publishers.testing.fakes import (

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from kinesis_publishers.checkpoints.checkpointer import Checkpointer
-from kinesis_publishers.checkpoints.stored_progress import StoredProgress
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.errors import ConnectionFailedError, LeaseError, ReaderReplacedError
 from kinesis_publishers.events import LeaseLost, LeaseReleased
@@ -23,6 +21,8 @@ from kinesis_publishers.model import (
     CheckpointWrite,
     Shard,
 )
+from kinesis_publishers.progress.checkpointer import Checkpointer
+from kinesis_publishers.progress.single_reader import StoredProgress
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
 from tests.unit.checkpoints.checkpoint_support import at
 from tests.unit.leases.lease_support import (

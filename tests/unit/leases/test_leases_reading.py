@@ -11,13 +11,13 @@ import pytest
 from attrs import define, field
 
 from kinesis_publishers import KinesisDataFetcher, SequenceNumber
-from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.errors import AccessDeniedError, ConnectionFailedError
 from kinesis_publishers.events import LeaseLost
 from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.processing.feed import DeliveryFeed
 from kinesis_publishers.processing.reading import RecordStream
+from kinesis_publishers.progress.checkpointer import Checkpointer
 from kinesis_publishers.testing.fakes import FailingCalls, RecordingSink, StoredShard, shard_name
 from tests.unit.leases.lease_support import (
     APPLICATION,

@@ -14,12 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers import KinesisDataFetcher, Properties
-from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.config import WatermarkConfig
 from kinesis_publishers.engine.alignment import Front, common_instant, latest_known
 from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.leases.rules import View, open_fronts, with_front
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, Lease, StoredCheckpoint
+from kinesis_publishers.progress.checkpointer import Checkpointer
 from kinesis_publishers.readers.watermarks import WatermarkSink
 from kinesis_publishers.testing.fakes import RecordingSink, finish, sample_shard, shard_name
 from tests.examples import examples

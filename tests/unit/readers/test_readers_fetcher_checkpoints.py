@@ -20,8 +20,6 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
-from kinesis_publishers.checkpoints.checkpointer import Checkpointer
-from kinesis_publishers.checkpoints.stored_progress import StoredProgress
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.errors import (
     PositionTrimmedError,
@@ -30,6 +28,8 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.events import DataLossTolerated
 from kinesis_publishers.model import PositionType
+from kinesis_publishers.progress.checkpointer import Checkpointer
+from kinesis_publishers.progress.single_reader import StoredProgress
 from kinesis_publishers.testing.fakes import (
     STREAM_ARN,
     FakeStream,

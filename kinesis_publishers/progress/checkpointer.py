@@ -11,7 +11,6 @@ from typing import Protocol
 
 from attrs import define, evolve, field
 
-from kinesis_publishers.checkpoints.stored_progress import Turn
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.engine.delivery import (
@@ -30,6 +29,7 @@ from kinesis_publishers.model import (
     StreamProgress,
     is_refresh_due,
 )
+from kinesis_publishers.progress.single_reader import Turn
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 _LOGGER = logging.getLogger(__name__)

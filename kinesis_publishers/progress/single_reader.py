@@ -23,25 +23,19 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.events import CheckpointsRefused, CheckpointsSaved, EventSink, ignore_event
 from kinesis_publishers.model import (
+    FOUND_LATER,
+    WHOLE_STREAM,
     Checkpoint,
     CheckpointWrite,
     Shard,
     ShardKey,
     ShardProgress,
-    StartingPosition,
     StoredCheckpoint,
     StreamIdentity,
     StreamProgress,
 )
 
 _LOGGER = logging.getLogger(__name__)
-
-# The id under which a stream's first checkpoint is marked as complete. Its position is that of
-# shards without a checkpoint of their own: they were found later. The last writer of the mark owns
-# the stream: `as_of` is there for a while if it took over from a reader that may have been running,
-# and `is_ended` says that it has stopped.
-STREAM: Final = "*"
-FOUND_LATER: Final = ShardProgress(position=StartingPosition.trim_horizon())
 
 # More than enough: another reader writes once per interval.
 _MOST_TRIES: Final = 10
@@ -170,13 +164,13 @@ class StoredProgress:
         is_contested = since is not None and now - since < _CONTESTED_SECONDS and not is_ended
         as_of = self._clock.now() if is_contested else None
         progress = evolve(FOUND_LATER, as_of=as_of, is_ended=is_ended)
-        keys = [ShardKey(arn, STREAM) for arn in arns]
+        keys = [ShardKey(arn, WHOLE_STREAM) for arn in arns]
         known = [self._stored[key].checkpoint for key in keys if key in self._stored]
         return [evolve(checkpoint, progress=progress) for checkpoint in known]
 
     def _owner(self, arn: str) -> StoredCheckpoint | None:
         """Return the mark of a stream whose owner has not noted that it has stopped."""
-        mark = self._stored.get(ShardKey(arn, STREAM))
+        mark = self._stored.get(ShardKey(arn, WHOLE_STREAM))
         return None if mark is None or mark.checkpoint.progress.is_ended else mark
 
     async def follow(
@@ -196,7 +190,7 @@ class StoredProgress:
             for key in self._stored
             if key.stream_arn in identities
             and key not in listed
-            and key.shard_id != STREAM
+            and key.shard_id != WHOLE_STREAM
             # One that has not ended is newer than the listing.
             and (key not in progress or progress[key].is_ended)
         ]
@@ -208,7 +202,7 @@ class StoredProgress:
         for generation in generations(new):
             await self._begin({shard.key: progress[shard.key] for shard in generation}, identities)
         # Last of all: an interrupted first checkpoint is written again from the beginning.
-        streams = {ShardKey(arn, STREAM): identity for arn, identity in identities.items()}
+        streams = {ShardKey(arn, WHOLE_STREAM): identity for arn, identity in identities.items()}
         begun = {key for key, identity in streams.items() if self._is_begun(key, identity)}
         await self._begin(dict.fromkeys(streams.keys() - begun, FOUND_LATER), identities)
         self._begun |= {arn: identity.created_at for arn, identity in identities.items()}
@@ -276,7 +270,7 @@ class StoredProgress:
     ) -> None:
         with self._asking("load"):
             found = await self._store.load()
-        for mark in {ShardKey(key.stream_arn, STREAM) for key in keys}:
+        for mark in {ShardKey(key.stream_arn, WHOLE_STREAM) for key in keys}:
             known, owner = self._stored.get(mark), found.get(mark)
             if owner and (known is None or known.version.writer != owner.version.writer):
                 raise _replaced(owner) from refused
@@ -302,7 +296,7 @@ class StoredProgress:
             self._stored[write.shard] = StoredCheckpoint(
                 checkpoint=write.checkpoint, version=versions[write.shard]
             )
-        if shards := sum(one.shard.shard_id != STREAM for one in writes):
+        if shards := sum(one.shard.shard_id != WHOLE_STREAM for one in writes):
             seconds = self._clock.monotonic() - began_at
             self._events(CheckpointsSaved(shards=shards, seconds=seconds))
 
@@ -371,7 +365,7 @@ def resumable_streams(stored: Mapping[ShardKey, StoredCheckpoint]) -> dict[str, 
         by_stream[key.stream_arn][key.shard_id] = one
     resume = {}
     for arn, shards in by_stream.items():
-        if (mark := shards.pop(STREAM, None)) is None:
+        if (mark := shards.pop(WHOLE_STREAM, None)) is None:
             continue
         created_at = mark.checkpoint.stream_created_at
         resume[arn] = StreamProgress(
