@@ -1,4 +1,4 @@
-"""What docs/deploy.md and examples/deploy name exists: files, extras, options, images, settings."""
+"""What docs/production.md and examples/deploy name exists: files, extras, options, images, settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _FOLDER = ROOT / "examples" / "deploy"
 _DOCKERFILE = (_FOLDER / "Dockerfile").read_text(encoding="utf-8")
-_PAGE = ROOT / "docs" / "deploy.md"
+_PAGE = ROOT / "docs" / "production.md"
 _COMMANDS = "\n".join(
     one.code
     for page in (_PAGE, ROOT / "docs" / "local-kinesis.md")
@@ -84,7 +84,7 @@ def test_hadolint_has_no_complaint_about_the_dockerfile() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-@pytest.mark.parametrize("text", [_DOCKERFILE, _COMMANDS], ids=["Dockerfile", "deploy.md"])
+@pytest.mark.parametrize("text", [_DOCKERFILE, _COMMANDS], ids=["Dockerfile", "production.md"])
 def test_every_extra_that_is_installed_is_declared(text: str) -> None:
     setup = configparser.ConfigParser(interpolation=None)
     setup.read(ROOT / "setup.cfg")

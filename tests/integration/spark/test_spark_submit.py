@@ -1,4 +1,4 @@
-"""``spark-submit`` with the package in an archive, as docs/deploy.md prints it."""
+"""``spark-submit`` with the package in an archive, as docs/production.md prints it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ spark.ui.enabled false
 
 
 def commands_of_the_page(**replaced: str) -> str:
-    page = ROOT / "docs" / "deploy.md"
+    page = ROOT / "docs" / "production.md"
     block = next(one for one in blocks_of(page) if "--archives environment" in one.code)
     code = block.code
     for printed, value in replaced.items():
