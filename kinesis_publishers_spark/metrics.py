@@ -25,7 +25,7 @@ from kinesis_publishers.events import (
     QueryWrote,
     RecordsLate,
 )
-from kinesis_publishers.readers import open_events
+from kinesis_publishers.readers import open_events, source_of, stream_name_of
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -195,4 +195,4 @@ def _parsed(text: str) -> dict[str, Any]:
 def _streams_of(offset: Mapping[str, Any]) -> dict[str, str]:
     """Return the ARNs of the streams in an offset, by name; none if another source made it."""
     arns = streams if isinstance(streams := offset.get("streams"), dict) else ()
-    return {arn.rpartition("/")[2]: arn for arn in arns if ":kinesis:" in arn}
+    return {stream_name_of(arn): arn for arn in arns if source_of(arn)}

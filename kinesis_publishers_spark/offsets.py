@@ -22,7 +22,7 @@ from kinesis_publishers import (
     StreamProgress,
 )
 from kinesis_publishers.errors import CheckpointError
-from kinesis_publishers.readers import PositionType
+from kinesis_publishers.readers import PositionType, stream_name_of
 
 #: 2 since ranges may end before a record; 1 is read, too.
 OFFSET_VERSION = 2
@@ -178,7 +178,7 @@ def _from_json(text: OffsetJson) -> Offset:
     left_out = frozenset(arn for arn, one in text["streams"].items() if one.get("leftOut", False))
     for arn, stream in text["streams"].items():
         streams[arn] = StreamIdentity(
-            name=arn.rpartition("/")[2], arn=arn, created_at=_from_micros(stream["created"])
+            name=stream_name_of(arn), arn=arn, created_at=_from_micros(stream["created"])
         )
         for shard_id, shard in stream["shards"].items():
             shards[ShardKey(arn, shard_id)] = _shard_from_json(shard)

@@ -11,6 +11,7 @@ from attrs import frozen
 from kinesis_publishers.abc.planes import ControlContext, DataPlane
 from kinesis_publishers.config import Properties
 from kinesis_publishers.model import RecordBatch, RunResult, SequenceNumber, Shard, StartingPosition
+from kinesis_publishers.model.sources import BuiltInPublisher
 
 PollRest: TypeAlias = "Callable[[StartingPosition, Shard], Awaitable[RecordPublisher | None]]"
 
@@ -111,11 +112,11 @@ class RecordPublisherFactory(ABC):
     subscribes: ClassVar[bool] = False
     needs_registration: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **arguments: object) -> None:
+    def __init_subclass__(cls, known: BuiltInPublisher | None = None, **arguments: object) -> None:
         super().__init_subclass__(**arguments)
         for capability in ("reads_ranges", "subscribes", "needs_registration"):
             if capability not in vars(cls):
-                setattr(cls, capability, False)
+                setattr(cls, capability, getattr(known, capability, False))
 
     @classmethod
     @abstractmethod

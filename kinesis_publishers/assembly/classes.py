@@ -34,19 +34,13 @@ from kinesis_publishers.config.plugins import (
 )
 from kinesis_publishers.config.sections.leases import ALL, LEASES, MANUAL
 from kinesis_publishers.config.sections.producing import RANDOM
+from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.config.sections.watermarks import ARRIVAL
 from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.metrics.sinks import load_event_reporter, open_event_sink
-from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
-from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 
 _T = TypeVar("_T")
-
-_FACTORIES: dict[str, type[RecordPublisherFactory]] = {
-    "POLLING": PollingRecordPublisherFactory,
-    "EFO": FanOutRecordPublisherFactory,
-}
 
 # Stores and sinks by name: what they import takes longer to load than everything else together, and
 # OpenTelemetry, SQLAlchemy and Redis are extras.
@@ -155,9 +149,8 @@ def publisher_factory_class(properties: Properties) -> type[RecordPublisherFacto
     Raises:
         PluginLoadError: a custom class cannot be loaded or does not fit.
     """
-    name = properties.get(SourceConfig.record_publisher)
-    if name in _FACTORIES:
-        return _FACTORIES[name]
+    known = built_in_publisher(properties)
+    name = known.factory if known else properties.get(SourceConfig.record_publisher)
     return load_plugin(name, RecordPublisherFactory)  # type: ignore[type-abstract]
 
 

@@ -28,6 +28,7 @@ from kinesis_publishers.clock import Clock, ServiceClock
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS
 from kinesis_publishers.errors import ClosedError, ConfigError
+from kinesis_publishers.model.sources import stream_name_of
 
 _T = TypeVar("_T")
 _THREADS = 4
@@ -268,5 +269,5 @@ def asks_for_name(refusal: Mapping[str, Any]) -> bool:
 def _put_name(params: dict[str, Any], model: Any, **_: Any) -> None:
     request = orjson.loads(params["body"])
     if "StreamARN" in request and "StreamName" in model.input_shape.members:
-        request["StreamName"] = request.pop("StreamARN").rpartition("/")[2]
+        request["StreamName"] = stream_name_of(request.pop("StreamARN"))
         params["body"] = orjson.dumps(request)

@@ -33,6 +33,7 @@ from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import AwsConfig, Encoding, SubscriptionHttpConfig
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import RecordPage, Shard, StartingPosition
+from kinesis_publishers.model.sources import stream_name_of
 
 # A GetRecords answer of 10 MB over a slow line; an idle GetRecords answers at once.
 _READ_TIMEOUT_SECONDS = 60.0
@@ -168,7 +169,7 @@ class AioDataPlane(DataPlane, RecordWriter):
             yield subscription
 
     async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
-        stream = stream_arn.rpartition("/")[2]
+        stream = stream_name_of(stream_arn)
 
         def write(is_cbor: bool, naming: dict[str, str]) -> bytes:
             members = writing.members_of(records, is_cbor=is_cbor) | naming
@@ -235,7 +236,7 @@ class AioDataPlane(DataPlane, RecordWriter):
 
     def _naming(self, operation: str, arn: str) -> dict[str, str]:
         if self._uses_names and operation in _OPERATIONS_BY_NAME:
-            return {"StreamName": arn.rpartition("/")[2]}
+            return {"StreamName": stream_name_of(arn)}
         return {"StreamARN": arn}
 
     def _learns_naming(self, operation: str, refusal: Answer) -> bool:

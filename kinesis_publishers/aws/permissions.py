@@ -19,6 +19,7 @@ from kinesis_publishers.errors import (
     EncryptionKeyError,
     ServiceError,
 )
+from kinesis_publishers.model.sources import stream_name_of
 
 if TYPE_CHECKING:
     from kinesis_publishers.aws.control_plane import CallingControlPlane
@@ -64,7 +65,7 @@ class PermissionProof:
             self._note("GetRecords", self._stream, "GetShardIterator comes first")
 
     async def fan_out(self, registration: RegistrationConfig) -> None:
-        arn = registration.consumer_arns.get(self._stream.rpartition("/")[2])
+        arn = registration.consumer_arns.get(stream_name_of(self._stream))
         if registration.strategy is not RegistrationStrategy.NONE:
             named = {"StreamARN": self._stream, "ConsumerName": registration.required_name()}
             where = f"{self._stream}/consumer/{registration.required_name()}"

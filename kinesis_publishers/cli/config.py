@@ -27,7 +27,6 @@ from kinesis_publishers.config import (
     CheckpointConfig,
     FanOutConfig,
     Properties,
-    SourceConfig,
     SparkConfig,
     SqliteCheckpointConfig,
     StreamsConfig,
@@ -37,7 +36,7 @@ from kinesis_publishers.config.option import MASK, Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.reference import accepted_text, value_text
 from kinesis_publishers.config.rules import IneffectiveKey, ineffective_keys
-from kinesis_publishers.config.sections.source import EFO
+from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 
 if TYPE_CHECKING:
@@ -160,7 +159,8 @@ async def _prove(properties: Properties, wanted: str) -> tuple[Permission, ...]:
     """Try what the configured reader, or a producer, calls on each stream."""
     from kinesis_publishers.aws.permissions import PermissionProof
 
-    is_fan_out = properties.get(SourceConfig.record_publisher) == EFO
+    publisher = built_in_publisher(properties)
+    is_fan_out = publisher is not None and publisher.needs_registration
     # Spark reads ranges again after a restart, by polling.
     polls = not is_fan_out or bool(properties.given_keys(SparkConfig.options()))
     found: list[Permission] = []

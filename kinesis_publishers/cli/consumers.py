@@ -44,12 +44,9 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.leases.rules import lease_of
 from kinesis_publishers.model import StreamConsumer
+from kinesis_publishers.model.sources import stream_arn_of
 from kinesis_publishers.registration import ConsumerLease, deregister_consumer
-from kinesis_publishers.registration.consumers import (
-    find_consumer,
-    list_consumers,
-    stream_arn_of,
-)
+from kinesis_publishers.registration.consumers import find_consumer, list_consumers
 from kinesis_publishers.registration.registering import ConsumerRegistration
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from kinesis_publishers.config.option import Entry, Lookup, Namespace, Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.sections.aws import CredentialsConfig, nested_option
 from kinesis_publishers.config.sections.producing import RANDOM, ProducerConfig
-from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS, SourceConfig
+from kinesis_publishers.config.sections.source import SourceConfig, built_in_publisher
 from kinesis_publishers.config.sections.watermarks import WatermarkConfig
 from kinesis_publishers.errors import (
     ConfigError,
@@ -135,14 +135,14 @@ def assign_custom(
 
 def unread_custom_problems(lookup: Lookup) -> Iterator[ConfigError]:
     """Yield the custom keys that nothing can read: the publisher is one of this package's."""
-    name = lookup.get(SourceConfig.record_publisher)
-    if name not in BUILT_IN_PUBLISHERS or has_other_reader(lookup):
+    publisher = built_in_publisher(lookup)
+    if publisher is None or has_other_reader(lookup):
         return
     for key in lookup.members(CUSTOM):
         yield InvalidOptionError(
             f"{lookup.written_key(CUSTOM.of(key))} is an option of a class of your own, and "
-            f"{SourceConfig.record_publisher.full_key} is {name}, which does not read it: name "
-            f"your publisher (or {ProducerConfig.partitioner.full_key}, or "
+            f"{SourceConfig.record_publisher.full_key} is {publisher.name}, which does not read "
+            f"it: name your publisher (or {ProducerConfig.partitioner.full_key}, or "
             f"{WatermarkConfig.assigner.full_key}), or remove the key"
         )
 

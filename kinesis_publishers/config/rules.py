@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -52,18 +51,15 @@ from kinesis_publishers.config.sections.registration import (
     consumer_arn,
 )
 from kinesis_publishers.config.sections.source import (
-    BUILT_IN_PUBLISHERS,
-    EFO,
-    POLLING,
     SourceConfig,
     StreamsConfig,
     StreamSelector,
+    built_in_publisher,
     selected_streams,
 )
 from kinesis_publishers.config.sections.spark import Planner, SparkConfig
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
-
-_CONSUMER_ARN: Final = r"(?P<stream_arn>.+:stream/(?P<stream>.+))/consumer/(?P<name>.+):"
+from kinesis_publishers.model.sources import consumer_name_of, stream_arn_of, stream_name_of
 
 _TABLE: Final = DynamoDbCheckpointConfig
 _CAPACITY: Final = (_TABLE.read_capacity, _TABLE.write_capacity)
@@ -160,11 +156,11 @@ def _positions_of_several_streams(
 
 def _unknown_ends(lookup: Lookup) -> Iterator[ConfigError]:
     planner, publisher = SparkConfig.planner, SourceConfig.record_publisher
-    name = lookup.get(publisher)
-    if lookup.get(planner) is Planner.RANGES and name not in BUILT_IN_PUBLISHERS:
+    known = built_in_publisher(lookup)
+    if lookup.get(planner) is Planner.RANGES and not (known and known.reads_ranges):
         yield InvalidOptionError(
             f"{lookup.written_key(planner)} is ranges, which finds the ends of micro-batches "
-            f"with GetRecords, and {lookup.written_key(publisher)} is {name}, "
+            f"with GetRecords, and {lookup.written_key(publisher)} is {lookup.get(publisher)}, "
             "which need not deliver the same records: use prefetch, or POLLING or EFO"
         )
 
@@ -179,7 +175,8 @@ def _trigger_problems(lookup: Lookup) -> Iterator[ConfigError]:
 
 
 def _fan_out_problems(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
-    if lookup.get(SourceConfig.record_publisher) != EFO:
+    publisher = built_in_publisher(lookup)
+    if publisher is None or not publisher.needs_registration:
         return
     yield from _protocol_problems(lookup)
     for stream in streams:
@@ -191,7 +188,7 @@ def _fan_out_problems(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iter
         yield from _missing_consumer_arns(lookup, streams)
     elif not lookup.is_given(RegistrationConfig.consumer_name):
         yield MissingOptionError(
-            f"{RegistrationConfig.consumer_name.full_key} is required for EFO with "
+            f"{RegistrationConfig.consumer_name.full_key} is required for {publisher.name} with "
             f"{strategy.value} registration: the name under which this application registers on "
             "each stream"
         )
@@ -211,22 +208,22 @@ def _protocol_problems(lookup: Lookup) -> Iterator[ConfigError]:
 def _contradictions_of_consumer(lookup: Lookup, stream: StreamSelector) -> Iterator[ConfigError]:
     key = RegistrationConfig.consumer_arn.of(stream.name).full_key
     arn = consumer_arn(lookup, stream.name)
-    parts = re.match(_CONSUMER_ARN, arn) if arn is not None else None
-    if parts is None:
+    if arn is None:
         return
-    if parts["stream"] != stream.name:
+    stream_arn, consumer_name = stream_arn_of(arn), consumer_name_of(arn)
+    if stream_name_of(stream_arn) != stream.name:
         yield InvalidOptionError(
             f"{key}: {arn!r} is a consumer of another stream, expected one of {stream.name!r}"
         )
-    elif stream.arn not in (None, parts["stream_arn"]):
+    elif stream.arn not in (None, stream_arn):
         yield InvalidOptionError(
             f"{key}: {arn!r} is a consumer of a stream in another region or account, expected one "
             f"of {stream.arn!r}"
         )
     name = lookup.get(RegistrationConfig.consumer_name)
-    if name not in (None, parts["name"]):
+    if name not in (None, consumer_name):
         yield InvalidOptionError(
-            f"{key}: {arn!r} is the consumer {parts['name']!r}, but "
+            f"{key}: {arn!r} is the consumer {consumer_name!r}, but "
             f"{lookup.written_key(RegistrationConfig.consumer_name)} is {name!r}: make them agree, "
             "or remove one"
         )
@@ -343,10 +340,10 @@ def ineffective_keys(lookup: Lookup) -> tuple[IneffectiveKey, ...]:
 
 
 def _unused_fan_out(lookup: Lookup) -> Iterator[tuple[Option[Any], str]]:
-    publisher = SourceConfig.record_publisher
-    if lookup.get(publisher) != POLLING:
+    publisher = built_in_publisher(lookup)
+    if publisher is None or publisher.needs_registration:
         return
-    reason = f"{lookup.written_key(publisher)} is POLLING"
+    reason = f"{lookup.written_key(SourceConfig.record_publisher)} is {publisher.name}"
     for section in (RegistrationConfig, SubscriptionHttpConfig, FanOutConfig):
         for option in section.options():
             yield option, reason

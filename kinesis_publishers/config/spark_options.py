@@ -37,9 +37,10 @@ from kinesis_publishers.config.sections.registration import (
     RegistrationConfig,
     RegistrationStrategy,
 )
-from kinesis_publishers.config.sections.source import EFO, POLLING, SourceConfig, StreamsConfig
+from kinesis_publishers.config.sections.source import SourceConfig, StreamsConfig
 from kinesis_publishers.config.sections.spark import SparkConfig
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
+from kinesis_publishers.model.sources import EFO, POLLING, source_of, stream_arn_of, stream_name_of
 
 ALLOW_VARIABLE: Final = "KINESIS_PUBLISHERS_ALLOW"
 """The environment variable of the driver that permits values, separated by commas."""
@@ -276,7 +277,6 @@ _REGION_IN_ENDPOINT: Final = (
     rf"(?i)https://kinesis(?:-fips)?\.(?P<region>[a-z0-9-]+){ANY_AWS_DOMAIN}/?"
 )
 _EPOCH_MILLIS: Final = r"[0-9]{13}"
-_CONSUMER_STREAM: Final = r":stream/(?P<stream>[a-zA-Z0-9_.-]+)/consumer/"
 
 _Assigned = list[tuple["Option[Any]", "Scalar"]]
 
@@ -294,7 +294,7 @@ def _meaning_of(alias: Option[Any], value: Scalar) -> _Assigned:
 
 
 _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
-    SourceConfig.record_publisher.key: {"getrecords": POLLING, "subscribetoshard": EFO},
+    SourceConfig.record_publisher.key: {"getrecords": POLLING.name, "subscribetoshard": EFO.name},
     RegistrationConfig.deregister.key: {
         "true": DeregistrationPolicy.CREATED.value,
         "false": DeregistrationPolicy.NEVER.value,
@@ -304,13 +304,13 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
 
 def _consumer_arn(value: Scalar) -> _Assigned:
     """Read with the consumer that the user has registered; its ARN names the stream."""
-    match = re.search(_CONSUMER_STREAM, str(value))
-    if match is None:
+    stream_arn = stream_arn_of(str(value).strip())
+    if source_of(stream_arn) is None:
         return [(RegistrationConfig.consumer_arn.member, value)]
     return [
-        (SourceConfig.record_publisher, EFO),
+        (SourceConfig.record_publisher, EFO.name),
         (RegistrationConfig.strategy, RegistrationStrategy.NONE.value),
-        (RegistrationConfig.consumer_arn.of(match["stream"]), value),
+        (RegistrationConfig.consumer_arn.of(stream_name_of(stream_arn)), value),
     ]
 
 

@@ -17,6 +17,7 @@ from kinesis_publishers.events import (
     ShardEnded,
     ShardStopped,
 )
+from kinesis_publishers.model.sources import stream_arn_of, stream_name_of
 
 ValueOf: TypeAlias = Callable[[Any], float | None]
 """Returns what an event measures; ``None`` for nothing."""
@@ -145,8 +146,7 @@ def stream_of(event: Event) -> str | None:
     if shard is not None:
         return str(shard.stream_name)
     arn = getattr(event, "stream_arn", None) or getattr(event, "consumer_arn", None)
-    # The ARN of a consumer continues that of its stream.
-    return None if arn is None else str(arn).partition(":stream/")[2].partition("/")[0] or None
+    return None if arn is None else stream_name_of(stream_arn_of(str(arn)))
 
 
 def one(_: Any) -> float:

@@ -8,6 +8,8 @@ from typing import Final, Self
 
 from attrs import frozen
 
+from kinesis_publishers.model.sources import stream_name_of
+
 #: With its partition key; a stream may allow less (API reference, UpdateMaxRecordSize).
 MAX_RECORD_BYTES: Final = 10 * 1024 * 1024
 
@@ -21,8 +23,8 @@ class ShardKey:
 
     @property
     def stream_name(self) -> str:
-        """The stream's name, the last part of its ARN."""
-        return self.stream_arn.rpartition("/")[2]
+        """The stream's name, a part of its ARN."""
+        return stream_name_of(self.stream_arn)
 
     def __str__(self) -> str:
         return f"{self.stream_name}/{self.shard_id}"
@@ -133,7 +135,7 @@ class Shard:
 
     @property
     def stream_name(self) -> str:
-        return self.stream_arn.rpartition("/")[2]
+        return stream_name_of(self.stream_arn)
 
     @property
     def parent_keys(self) -> tuple[ShardKey, ...]:

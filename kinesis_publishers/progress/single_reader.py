@@ -34,6 +34,7 @@ from kinesis_publishers.model import (
     StreamIdentity,
     StreamProgress,
 )
+from kinesis_publishers.model.sources import stream_name_of
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -369,7 +370,7 @@ def resumable_streams(stored: Mapping[ShardKey, StoredCheckpoint]) -> dict[str, 
             continue
         created_at = mark.checkpoint.stream_created_at
         resume[arn] = StreamProgress(
-            identity=StreamIdentity(name=arn.rpartition("/")[2], arn=arn, created_at=created_at),
+            identity=StreamIdentity(name=stream_name_of(arn), arn=arn, created_at=created_at),
             shards={
                 shard_id: one.checkpoint.progress
                 for shard_id, one in shards.items()

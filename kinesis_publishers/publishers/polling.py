@@ -32,6 +32,7 @@ from kinesis_publishers.model import (
     StartingPosition,
     continue_from,
 )
+from kinesis_publishers.model.sources import POLLING
 from kinesis_publishers.publishers.quota import CALLS_PER_SECOND, ShardQuota
 from kinesis_publishers.publishers.trimmed import LagWatch, delay_after_refusal
 from kinesis_publishers.retry import RetryBudget, RetryPolicy
@@ -319,10 +320,8 @@ class PollingRecordPublisher(RecordPublisher):
         return False
 
 
-class PollingRecordPublisherFactory(RecordPublisherFactory):
+class PollingRecordPublisherFactory(RecordPublisherFactory, known=POLLING):
     """Selected by ``stream.recordpublisher = POLLING``, the default."""
-
-    reads_ranges = True
 
     def __init__(self, config: PollingConfig, context: PublisherContext) -> None:
         self._config = config

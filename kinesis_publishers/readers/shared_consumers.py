@@ -13,9 +13,8 @@ from kinesis_publishers.config import (
     LeaseConfig,
     Properties,
     RegistrationConfig,
-    SourceConfig,
 )
-from kinesis_publishers.config.sections.source import POLLING
+from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.events import Event, EventSink
 from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.registration import deregister_consumer
@@ -57,9 +56,9 @@ async def shared_consumers(
     properties: Properties, events: EventSink | None
 ) -> AsyncIterator[SharedConsumers]:
     """Yield what to open a fetcher with; remove the consumers if its worker was the last one."""
-    if not LeaseConfig.from_properties(properties).is_enabled or (
-        properties.get(SourceConfig.record_publisher) == POLLING
-    ):
+    known = built_in_publisher(properties)
+    registers = known is None or known.needs_registration
+    if not (registers and LeaseConfig.from_properties(properties).is_enabled):
         yield SharedConsumers(properties, events)
         return
     policy = properties.get(RegistrationConfig.deregister)

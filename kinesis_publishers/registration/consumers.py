@@ -1,7 +1,4 @@
-"""Finds, lists and removes stream consumers, and reads their ARNs.
-
-``arn:aws:kinesis:<region>:<account>:stream/<stream>/consumer/<name>:<created>``
-"""
+"""Finds, lists and removes stream consumers."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from kinesis_publishers.config import RegistrationConfig
 from kinesis_publishers.errors import ConsumerNotFoundError, KinesisPublishersError
 from kinesis_publishers.events import ConsumerDeregistered
 from kinesis_publishers.model import StreamConsumer
+from kinesis_publishers.model.sources import consumer_name_of, region_of, stream_arn_of
 from kinesis_publishers.retry import call_with_retries
 
 _LOGGER = logging.getLogger(__name__)
@@ -81,7 +79,7 @@ async def deregister_consumer(
 async def _wait_until_gone(
     consumer_arn: str, config: RegistrationConfig, context: ControlContext
 ) -> None:
-    stream_arn, name = stream_arn_of(consumer_arn), consumer_name_in(consumer_arn)
+    stream_arn, name = stream_arn_of(consumer_arn), consumer_name_of(consumer_arn)
     attempt = 0
     while True:
         consumer = await find_consumer(stream_arn, name, config, context)
@@ -89,21 +87,6 @@ async def _wait_until_gone(
             return
         await context.clock.sleep(config.deregister_retry.delay_seconds(attempt))
         attempt += 1
-
-
-def stream_arn_of(consumer_arn: str) -> str:
-    """Return the ARN of the stream on which a consumer is registered."""
-    return consumer_arn.partition("/consumer/")[0]
-
-
-def consumer_name_in(consumer_arn: str) -> str:
-    """Return the name of a consumer."""
-    return consumer_arn.partition("/consumer/")[2].rpartition(":")[0]
-
-
-def stream_name_in(stream_arn: str) -> str:
-    """Return the name of the stream with this ARN."""
-    return stream_arn.rpartition("/")[2]
 
 
 def deregister_command(consumer_arn: str) -> str:
@@ -117,5 +100,4 @@ def deregister_by_name_command(stream_arn: str, consumer_name: str) -> str:
 
 
 def _command(arn: str) -> str:
-    region = arn.split(":", 4)[3]
-    return f"aws kinesis deregister-stream-consumer --region {region}"
+    return f"aws kinesis deregister-stream-consumer --region {region_of(arn)}"

@@ -9,11 +9,8 @@ from typing import NoReturn
 from kinesis_publishers.abc import ControlContext, StreamConsumerRegistrar
 from kinesis_publishers.config import DeregistrationPolicy, RegistrationConfig
 from kinesis_publishers.errors import ConsumerNotFoundError, InvalidOptionError, MissingOptionError
-from kinesis_publishers.registration.consumers import (
-    deregister_consumer,
-    stream_arn_of,
-    stream_name_in,
-)
+from kinesis_publishers.model.sources import stream_arn_of, stream_name_of
+from kinesis_publishers.registration.consumers import deregister_consumer
 from kinesis_publishers.registration.registering import ConsumerRegistration
 from kinesis_publishers.registration.shared_use import ConsumerLease
 from kinesis_publishers.tasks import TaskScope
@@ -98,7 +95,7 @@ class NoRegistrar(StreamConsumerRegistrar):
             await self.consumer_arn(stream_arn)
 
     async def consumer_arn(self, stream_arn: str) -> str:
-        name = stream_name_in(stream_arn)
+        name = stream_name_of(stream_arn)
         key = RegistrationConfig.consumer_arn.of(name).full_key
         arn = self._consumer_arns.get(name)
         if arn is None:
@@ -116,7 +113,7 @@ class NoRegistrar(StreamConsumerRegistrar):
         return arn
 
     async def renew(self, stream_arn: str, consumer_arn: str) -> NoReturn:
-        key = RegistrationConfig.consumer_arn.of(stream_name_in(stream_arn)).full_key
+        key = RegistrationConfig.consumer_arn.of(stream_name_of(stream_arn)).full_key
         raise ConsumerNotFoundError(
             f"The stream consumer {consumer_arn} does not exist, and with "
             f"{RegistrationConfig.strategy.full_key} = NONE it is not registered again: register "

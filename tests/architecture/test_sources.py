@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
@@ -19,11 +20,8 @@ if TYPE_CHECKING:
 
 MAX_ROOT_MODULES = 6
 MAX_LINES = 400
-# The declaration of the option, and what makes a publisher of its value.
-NAMING_PUBLISHERS = {
-    "kinesis_publishers/assembly/classes.py",
-    "kinesis_publishers/config/sections/source.py",
-}
+# The services that have streams: their publishers, and their ARNs.
+SOURCES = "kinesis_publishers/model/sources.py"
 BUILT_BY_THE_ASSEMBLY = {
     "AioDataPlane",
     "Boto3ControlPlane",
@@ -77,15 +75,16 @@ def test_commands_fill_tables_in_one_place():
     ]
 
 
-def test_two_files_name_the_publishers():
-    """All others ask a publisher's factory what it can do."""
+@pytest.mark.parametrize("pattern", ["EFO|POLLING", ".*:stream/.*"])
+def test_one_file_names_publishers_and_reads_arns(pattern: str):
+    """All others ask for what a publisher can do, or for a part of an ARN."""
     naming = {
         str(one.path)
         for one in sources().values()
         for node in ast.walk(one.tree)
-        if isinstance(node, ast.Constant) and node.value in ("EFO", "POLLING")
+        if isinstance(node, ast.Constant) and re.fullmatch(pattern, str(node.value), re.DOTALL)
     }
-    assert {path for path in naming if "testing" not in path} == NAMING_PUBLISHERS
+    assert {path for path in naming if "testing" not in path} == {SOURCES}
 
 
 def test_only_the_assembly_builds_clients_and_services():

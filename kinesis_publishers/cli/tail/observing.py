@@ -25,9 +25,8 @@ from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.leases import AssignmentConfig, LeaseConfig
-from kinesis_publishers.config.sections.source import EFO, POLLING
 from kinesis_publishers.config.sections.watermarks import ARRIVAL
-from kinesis_publishers.registration.consumers import consumer_name_in
+from kinesis_publishers.model.sources import EFO, POLLING, consumer_name_of
 
 # One of the five calls a second that a shard answers: the others are the application's.
 _INTERVAL_MILLIS: Final = 1000
@@ -77,9 +76,9 @@ def observer_properties(
             f"{_APPLICATION} is left out: tail neither reads nor writes checkpoints, and begins at "
             "LATEST, unless --from, --at, --since or -P say where."
         )
-    publisher = line.get(_PUBLISHER, file.get(_PUBLISHER, POLLING))
+    publisher = line.get(_PUBLISHER, file.get(_PUBLISHER, POLLING.name))
     # EFO cannot be parsed yet: the consumer may be missing, or be one of another stream.
-    is_fan_out = publisher.strip().upper() == EFO
+    is_fan_out = publisher.strip().upper() == EFO.name
     if is_fan_out or publisher_factory_class(connection.properties(more)).subscribes:
         more |= _fan_out(file, line, reasons)
     properties = connection.properties(more)
@@ -90,7 +89,7 @@ def observer_properties(
         changes[sinks] = None
         reasons.append(f"{sinks.full_key} is left out: those metrics are the application's.")
     # A custom publisher stays as it is: how it reads is not known.
-    is_polling = properties.get(SourceConfig.record_publisher) == POLLING
+    is_polling = properties.get(SourceConfig.record_publisher) == POLLING.name
     if is_polling and interval.full_key not in line:
         changes[interval] = max(properties.get(interval), _INTERVAL_MILLIS)
     return properties.with_values(changes), reasons
@@ -125,13 +124,13 @@ def _fan_out(
         f"{_PUBLISHER}=EFO is left out: tail polls, because it would take over the "
         f"subscriptions of the application's consumer. To give it its own, use {_ADVICE}."
     )
-    return {_PUBLISHER: POLLING}
+    return {_PUBLISHER: POLLING.name}
 
 
 def _consumers(properties: Mapping[str, str]) -> set[str]:
     """Return the names of the stream consumers that properties have, as names or in ARNs."""
     return {
-        consumer_name_in(value) or value.strip()
+        consumer_name_of(value) or value.strip()
         for key, value in properties.items()
         if key == _NAME or key.startswith(_ARNS)
     }

@@ -15,6 +15,7 @@ from rich.text import Text
 from kinesis_publishers.cli.shared import formats
 from kinesis_publishers.cli.shared.console import add_row
 from kinesis_publishers.model import ShardKey, StartingPosition
+from kinesis_publishers.model.sources import region_of
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -147,7 +148,7 @@ class Screen:
 
     def _title(self) -> Table:
         streams = ", ".join(dict.fromkeys(row.key.stream_name for row in self.rows))
-        place = self.place or self.rows[0].key.stream_arn.split(":")[3]
+        place = self.place or region_of(self.rows[0].key.stream_arn)
         shards = formats.counted(len(self.rows), "shard")
         title = " · ".join((streams, place, f"from {_position(self.begin)}", shards))
         time = str(timedelta(seconds=int(self.elapsed_seconds)))

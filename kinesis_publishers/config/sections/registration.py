@@ -19,6 +19,7 @@ from kinesis_publishers.config.retries import RetryOptions
 from kinesis_publishers.config.sections.aws import AwsConfig
 from kinesis_publishers.config.sections.source import selected_streams
 from kinesis_publishers.errors import MissingOptionError
+from kinesis_publishers.model.sources import CONSUMER_ARN, CONSUMER_ARN_FORM, STREAM_NAME
 
 
 class RegistrationStrategy(Enum):
@@ -59,9 +60,7 @@ class RegistrationConfig(Section, section="Registration"):
 
     consumer_name: Option[str | None] = Option(
         key="stream.efo.consumername",
-        parser=Text(
-            accepts="1 to 128 letters, digits, '_', '.' or '-'", pattern=r"[a-zA-Z0-9_.-]{1,128}"
-        ),
+        parser=Text(accepts="1 to 128 letters, digits, '_', '.' or '-'", pattern=STREAM_NAME),
         doc="The name of the stream consumer, on every stream; needed for LAZY and EAGER.",
     )
     strategy: Option[RegistrationStrategy] = Option(
@@ -96,15 +95,13 @@ class RegistrationConfig(Section, section="Registration"):
         member=Option(
             key="stream.efo.consumerarn.<stream>",
             parser=Text(
-                accepts="the ARN of a stream consumer "
-                "(arn:aws:kinesis:<region>:<account>:stream/<stream>/consumer/<name>:<created>)",
-                pattern=r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}:stream/[a-zA-Z0-9_.-]{1,128}"
-                r"/consumer/[a-zA-Z0-9_.-]{1,128}:[0-9]+",
+                accepts=f"the ARN of a stream consumer ({CONSUMER_ARN_FORM})",
+                pattern=CONSUMER_ARN,
             ),
             doc="The ARN of the consumer on one stream; needed for each stream with NONE.",
         ),
         placeholder="<stream>",
-        name_pattern=r"[a-zA-Z0-9_.-]{1,128}",
+        name_pattern=STREAM_NAME,
     )
     consumer_arns: Derived[Mapping[str, str]] = Derived(_consumer_arns)
     endpoint_url: Derived[str | None] = Derived(AwsConfig.endpoint_url.read)

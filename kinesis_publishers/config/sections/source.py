@@ -11,13 +11,18 @@ from attrs import frozen
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section, show_value
 from kinesis_publishers.config.parsers import Choice, Flag, PluginName, Text
 from kinesis_publishers.errors import InvalidOptionError, MissingOptionError
+from kinesis_publishers.model.sources import (
+    POLLING,
+    PUBLISHERS,
+    SOURCES,
+    STREAM_NAME,
+    BuiltInPublisher,
+    region_of,
+    source_of,
+    stream_name_of,
+)
 
-POLLING: Final = "POLLING"
-EFO: Final = "EFO"
-BUILT_IN_PUBLISHERS: Final = (POLLING, EFO)
-
-_NAME: Final = r"[a-zA-Z0-9_.-]{1,128}"
-_ARN: Final = rf"arn:aws[a-z-]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{{12}}:stream/(?P<name>{_NAME})"
+BUILT_IN_PUBLISHERS: Final = tuple(PUBLISHERS)
 
 
 @frozen
@@ -35,16 +40,14 @@ class StreamSelector:
     @property
     def region(self) -> str | None:
         """The region in the ARN, None without one."""
-        match = re.fullmatch(_ARN, self.arn) if self.arn else None
-        return match["region"] if match else None
+        return region_of(self.arn) if self.arn else None
 
     @classmethod
     def parse(cls, text: str) -> StreamSelector:
         """Return the stream that ``text`` means; raises ``ValueError`` for neither name nor ARN."""
-        arn = re.fullmatch(_ARN, text)
-        if arn:
-            return cls(arn["name"], text)
-        if re.fullmatch(_NAME, text):
+        if source_of(text):
+            return cls(stream_name_of(text), text)
+        if re.fullmatch(STREAM_NAME, text):
             return cls(text)
         raise ValueError("neither a name nor an ARN")
 
@@ -65,7 +68,7 @@ def selected_streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
             problems.append(
                 f"{show_value(part, secret=False)} is neither the name of a stream (1 to 128 "
                 "letters, digits, '_', '.' or '-') nor an ARN "
-                "(arn:aws:kinesis:<region>:<account>:stream/<name>)"
+                f"({' or '.join(source.arn_form for source in SOURCES)})"
             )
             continue
         if any(stream.name == other.name for other in streams):
@@ -98,6 +101,11 @@ class StreamsConfig(Section, section="Source", namespace=Namespace.OURS):
         doc="The streams to read: names or ARNs, separated by commas.",
     )
     streams: Derived[tuple[StreamSelector, ...]] = Derived(_streams)
+
+
+def built_in_publisher(lookup: Lookup) -> BuiltInPublisher | None:
+    """Return what ``stream.recordpublisher`` selects, ``None`` for a class of the user's own."""
+    return PUBLISHERS.get(lookup.get(SourceConfig.record_publisher))
 
 
 class AggregationMode(Enum):
@@ -139,7 +147,7 @@ class SourceConfig(Section, section="Source"):
     record_publisher: ClassVar[Option[str]] = Option(
         key="stream.recordpublisher",
         parser=PluginName(built_in=BUILT_IN_PUBLISHERS),
-        default=POLLING,
+        default=POLLING.name,
         guarded=":",
         doc="How records are read: POLLING (GetRecords), EFO (SubscribeToShard), or a "
         "factory of your own as module:Class or entry point.",

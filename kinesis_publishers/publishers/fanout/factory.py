@@ -18,6 +18,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.model import Shard, StartingPosition
+from kinesis_publishers.model.sources import EFO
 from kinesis_publishers.publishers.fanout.publisher import FanOutRecordPublisher
 from kinesis_publishers.registration import create_registrar
 
@@ -29,10 +30,8 @@ _SPARE_DESCRIPTORS = 64
 _LOOKS = 5
 
 
-class FanOutRecordPublisherFactory(RecordPublisherFactory):
+class FanOutRecordPublisherFactory(RecordPublisherFactory, known=EFO):
     """Selected by ``stream.recordpublisher = EFO``."""
-
-    reads_ranges = subscribes = needs_registration = True
 
     def __init__(
         self, config: FanOutConfig, registrar: StreamConsumerRegistrar, context: PublisherContext
