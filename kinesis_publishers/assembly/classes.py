@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kinesis_publishers.abc import (
     CheckpointStore,
+    ControlPlane,
+    DataPlane,
     EventReporter,
     Partitioner,
     RecordPublisherFactory,
     ShardAssigner,
     WatermarkAssigner,
 )
-from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
     AssignmentConfig,
     AwsConfig,
@@ -30,15 +32,20 @@ from kinesis_publishers.config.plugins import (
     PARTITIONERS_GROUP,
     SHARD_ASSIGNERS_GROUP,
     WATERMARK_ASSIGNERS_GROUP,
+    load_class,
     load_plugin,
 )
 from kinesis_publishers.config.sections.leases import ALL, LEASES, MANUAL
 from kinesis_publishers.config.sections.producing import RANDOM
-from kinesis_publishers.config.sections.source import built_in_publisher
+from kinesis_publishers.config.sections.source import built_in_publisher, selected_source
 from kinesis_publishers.config.sections.watermarks import ARRIVAL
 from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.metrics.sinks import load_event_reporter, open_event_sink
+
+if TYPE_CHECKING:
+    from kinesis_publishers.aws.control_plane import Boto3ControlPlane
+    from kinesis_publishers.aws.data_plane import AioDataPlane
 
 _T = TypeVar("_T")
 
@@ -167,6 +174,18 @@ def checked(made: object, made_by: type, base: type[_T]) -> _T:
         f"{type(made).__name__}, which does not extend {base.__name__}: return an instance of the "
         "class"
     )
+
+
+def control_plane_of(properties: Properties, clock: Clock) -> Boto3ControlPlane:
+    """Return the control plane of the service that has the streams; the SDK is loaded now."""
+    found: Any = load_class(selected_source(properties).control_plane, ControlPlane)
+    return found(AwsConfig.from_properties(properties), clock)  # type: ignore[no-any-return]
+
+
+def data_plane_of(properties: Properties, clock: Clock, *, reads: bool) -> AioDataPlane:
+    """Return the data plane of that service; one that does not read writes."""
+    found: Any = load_class(selected_source(properties).data_plane, DataPlane)
+    return found.from_properties(properties, clock, reads=reads)  # type: ignore[no-any-return]
 
 
 def with_region(properties: Properties) -> Properties:

@@ -24,25 +24,24 @@ from kinesis_publishers.assembly.classes import (
     assigner_of,
     checked,
     checkpoint_store_class,
+    control_plane_of,
+    data_plane_of,
     publisher_factory_class,
     with_region,
 )
 from kinesis_publishers.clock import Clock, ServiceClock, SystemClock
 from kinesis_publishers.config import (
-    AwsConfig,
     CheckpointConfig,
     DiscoveryConfig,
     InitialPositionConfig,
     LeaseConfig,
     LeaseFormat,
     PendingConfig,
-    PollingConfig,
     ProcessingConfig,
     Properties,
     RegistrationConfig,
     SourceConfig,
     StreamsConfig,
-    SubscriptionHttpConfig,
     selected_streams,
 )
 from kinesis_publishers.engine.data_loss import DataLossGuard
@@ -65,7 +64,7 @@ from kinesis_publishers.progress.single_reader import StoredProgress
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 
 if TYPE_CHECKING:
-    from kinesis_publishers.aws.control_plane import CallingControlPlane
+    from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 
 
 @frozen(kw_only=True)
@@ -129,29 +128,20 @@ async def open_services(
     Raises:
         ConfigError: the properties cannot work; found out before any call to AWS.
     """
-    # The SDK is loaded when clients are opened: those who import values alone do not wait for it.
-    from kinesis_publishers.aws.control_plane import Boto3ControlPlane
-    from kinesis_publishers.aws.data_plane import AioDataPlane
-
-    clock = ServiceClock.around(clock)
     streams = StreamsConfig.from_properties(properties)
     source = SourceConfig.from_properties(properties)
     factory_class = publisher_factory_class(properties)
     properties = with_region(properties)
-    aws = AwsConfig.from_properties(properties)
-    http = SubscriptionHttpConfig.from_properties(properties)
-    encoding = PollingConfig.from_properties(properties).encoding
+    clock = ServiceClock.around(clock)
     async with (
         # The first to be opened and the last to be closed: closing the others is reported too.
         open_event_sink(properties, REPORTERS, clock, further=events) as sink,
-        Boto3ControlPlane(aws, clock) as control_plane,
-        AioDataPlane(aws, http=http, encoding=encoding, clock=clock) as data_plane,
+        open_control(properties, events=sink, clock=clock) as control,
+        data_plane_of(properties, clock, reads=True) as data_plane,
     ):
-        discovery = ShardDiscovery(
-            control_plane, DiscoveryConfig.from_properties(properties), clock, events=sink
-        )
+        discovery = control.discovery
         context = PublisherContext(
-            data_plane=data_plane, control_plane=control_plane, clock=clock, events=sink
+            data_plane=data_plane, control_plane=control.control_plane, clock=clock, events=sink
         )
         polling = PollingRecordPublisherFactory.from_properties(properties, context)
 
@@ -250,7 +240,7 @@ async def open_checkpoint_store(
 class ControlServices(ControlContext):
     """The open control plane, and what decides how it is called; streams are names or ARNs."""
 
-    control_plane: CallingControlPlane
+    control_plane: Boto3ControlPlane
     discovery: ShardDiscovery
     registration: RegistrationConfig
     selectors: tuple[str, ...]
@@ -262,23 +252,18 @@ class ControlServices(ControlContext):
 
 @asynccontextmanager
 async def open_control(
-    properties: Properties, *, events: EventSink = log_event
+    properties: Properties, *, events: EventSink = log_event, clock: Clock | None = None
 ) -> AsyncIterator[ControlServices]:
     """Open the control plane that ``properties`` describe, and close it."""
-    from kinesis_publishers.aws.control_plane import Boto3ControlPlane
-
     properties = with_region(properties)
-    clock = ServiceClock.around(None)
-    async with Boto3ControlPlane(AwsConfig.from_properties(properties), clock) as control_plane:
-        # A guard outlives the process that has started it.
-        await control_plane.load()
+    clock = ServiceClock.around(clock)
+    discovery = DiscoveryConfig.from_properties(properties)
+    async with control_plane_of(properties, clock) as control_plane:
         yield ControlServices(
             control_plane=control_plane,
             clock=clock,
             events=events,
-            discovery=ShardDiscovery(
-                control_plane, DiscoveryConfig.from_properties(properties), clock, events=events
-            ),
+            discovery=ShardDiscovery(control_plane, discovery, clock, events=events),
             registration=RegistrationConfig.from_properties(properties),
             selectors=tuple(one.reference for one in selected_streams(properties)),
         )

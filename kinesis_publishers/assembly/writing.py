@@ -8,16 +8,15 @@ from contextlib import asynccontextmanager
 from attrs import frozen
 
 from kinesis_publishers.abc import Partitioner, RecordWriter
-from kinesis_publishers.assembly.classes import REPORTERS, partitioner_of, with_region
-from kinesis_publishers.clock import Clock, ServiceClock
-from kinesis_publishers.config import (
-    AwsConfig,
-    DiscoveryConfig,
-    PollingConfig,
-    ProducerConfig,
-    Properties,
-    StreamsConfig,
+from kinesis_publishers.assembly.classes import (
+    REPORTERS,
+    data_plane_of,
+    partitioner_of,
+    with_region,
 )
+from kinesis_publishers.assembly.services import open_control
+from kinesis_publishers.clock import Clock, ServiceClock
+from kinesis_publishers.config import ProducerConfig, Properties, StreamsConfig
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.errors import InvalidOptionError
 from kinesis_publishers.events import EventSink
@@ -66,10 +65,6 @@ async def open_writing(
         ConfigError: the properties cannot work; found out before any call to AWS.
         KinesisPublishersError: the stream cannot be described.
     """
-    # The SDK is loaded when clients are opened.
-    from kinesis_publishers.aws.control_plane import Boto3ControlPlane
-    from kinesis_publishers.aws.data_plane import AioDataPlane
-
     clock = ServiceClock.around(clock)
     streams = StreamsConfig.from_properties(properties).streams
     if len(streams) > 1:
@@ -80,23 +75,16 @@ async def open_writing(
         )
     partitioner = partitioner_of(properties)
     properties = with_region(properties)
-    aws, encoding = (
-        AwsConfig.from_properties(properties),
-        PollingConfig.from_properties(properties).encoding,
-    )
     async with (
         open_event_sink(properties, REPORTERS, clock, further=events) as sink,
-        Boto3ControlPlane(aws, clock) as control_plane,
-        AioDataPlane(aws, encoding=encoding, clock=clock) as data_plane,
+        open_control(properties, events=sink, clock=clock) as control,
+        data_plane_of(properties, clock, reads=False) as data_plane,
     ):
-        discovery = ShardDiscovery(
-            control_plane, DiscoveryConfig.from_properties(properties), clock, events=sink
-        )
         yield WritingServices(
-            stream=await discovery.describe(streams[0].reference),
+            stream=await control.discovery.describe(streams[0].reference),
             config=ProducerConfig.from_properties(properties),
             writer=data_plane,
-            discovery=discovery,
+            discovery=control.discovery,
             partitioner=partitioner,
             clock=clock,
             events=sink,

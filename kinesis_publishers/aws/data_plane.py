@@ -30,7 +30,13 @@ from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, mapped_errors, text_in
 from kinesis_publishers.aws.subscribing import ShardSubscriber
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.config import AwsConfig, Encoding, SubscriptionHttpConfig
+from kinesis_publishers.config import (
+    AwsConfig,
+    Encoding,
+    PollingConfig,
+    Properties,
+    SubscriptionHttpConfig,
+)
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 from kinesis_publishers.model.sources import stream_name_of
@@ -89,6 +95,16 @@ class AioDataPlane(DataPlane, RecordWriter):
         self._subscriber: ShardSubscriber | None = None
         # AWS's own endpoints are https.
         check_carrier(self._http, config.endpoint_url or "https://kinesis")
+
+    @classmethod
+    def from_properties(cls, properties: Properties, clock: Clock, *, reads: bool) -> Self:
+        """Return the data plane that ``properties`` describe; a producer ``reads`` nothing."""
+        return cls(
+            AwsConfig.from_properties(properties),
+            http=SubscriptionHttpConfig.from_properties(properties) if reads else None,
+            encoding=PollingConfig.from_properties(properties).encoding,
+            clock=clock,
+        )
 
     async def __aenter__(self) -> Self:
         with mapped_errors("CreateClient", "Kinesis"):

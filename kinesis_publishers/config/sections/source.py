@@ -12,11 +12,13 @@ from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option,
 from kinesis_publishers.config.parsers import Choice, Flag, PluginName, Text
 from kinesis_publishers.errors import InvalidOptionError, MissingOptionError
 from kinesis_publishers.model.sources import (
+    KINESIS,
     POLLING,
     PUBLISHERS,
     SOURCES,
     STREAM_NAME,
     BuiltInPublisher,
+    Source,
     region_of,
     source_of,
     stream_name_of,
@@ -78,6 +80,12 @@ def selected_streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
         written_key = lookup.written_key(StreamsConfig.names)
         raise InvalidOptionError(f"{written_key}: {'; '.join(problems)}")
     return tuple(streams)
+
+
+def selected_source(lookup: Lookup) -> Source:
+    """Return the service that has the streams: Kinesis, unless an ARN is one of another service."""
+    found = (source_of(stream.arn) for stream in selected_streams(lookup))
+    return next((source for source in found if source), KINESIS)
 
 
 def _streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
