@@ -1,6 +1,6 @@
 """Where the micro-batches of a query end, under every trigger and in every version of Spark.
 
-``docs/spark-limits.md`` has the order in which each version of Spark calls a source.
+``docs/decisions``, number 26, has the order in which each version of Spark calls a source.
 """
 
 from __future__ import annotations
