@@ -3,6 +3,7 @@
 from kinesis_publishers.abc.assigner import ShardAssigner as ShardAssigner
 from kinesis_publishers.abc.checkpoint_store import CheckpointStore as CheckpointStore
 from kinesis_publishers.abc.checkpoint_store import CheckpointStoreContext as CheckpointStoreContext
+from kinesis_publishers.abc.checkpoint_store import ForeignTable as ForeignTable
 from kinesis_publishers.abc.event_reporter import EventReporter as EventReporter
 from kinesis_publishers.abc.partitioner import Partitioner as Partitioner
 from kinesis_publishers.abc.planes import ControlContext as ControlContext

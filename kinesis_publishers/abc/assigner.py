@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Self
 
 from kinesis_publishers.config import Properties
-from kinesis_publishers.model import ChildShard, Shard, ShardKey, ShardProgress
+from kinesis_publishers.model import Shard, ShardKey
 
 
 class ShardAssigner:
@@ -50,27 +50,3 @@ class ShardAssigner:
 
     def on_change(self, wake: Callable[[], None]) -> None:
         """Keep a function to call when :meth:`mine` would give another answer."""
-
-    def known_progress(self) -> Mapping[ShardKey, ShardProgress]:
-        """Return how far shards have been processed that other processes read."""
-        return {}
-
-    def leaving(self) -> Collection[ShardKey]:
-        """Return what another process waits for: it finishes what has been handed out."""
-        return ()
-
-    async def release(self, shards: Collection[ShardKey]) -> None:
-        """Let others read ``shards``: this process has finished what it had handed out."""
-
-    def may_deliver(self, shard: ShardKey) -> bool:
-        """Say whether records of a shard may be handed out at this moment."""
-        return True
-
-    async def permission(self, shard: ShardKey) -> None:
-        """Wait until records of a shard may be handed out; cancelled if it is taken away."""
-
-    def note_delivery(self, shard: ShardKey, payload_bytes: int) -> None:
-        """Learn how much was read from a shard."""
-
-    def note_children(self, shard: ShardKey, children: Sequence[ChildShard]) -> None:
-        """Learn what continues a shard that has ended, before its end is recorded."""

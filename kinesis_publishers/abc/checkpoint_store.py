@@ -77,26 +77,6 @@ class CheckpointStore(ABC):
         A later call of :meth:`load`, :meth:`save` or :meth:`remove` raises ``ClosedError``.
         """
 
-    def name_streams(self, streams: Collection[StreamIdentity]) -> None:  # noqa: B027 - optional
-        """Learn which streams the application reads, before the first :meth:`load`.
-
-        Only a storage whose rows do not have the ARN of their stream needs it.
-        """
-
-    async def check_first_use(self) -> None:  # noqa: B027 - optional
-        """Check, where workers with leases find nothing stored, that nothing is elsewhere.
-
-        Raises:
-            CheckpointError: the application has checkpoints in another form, and would begin again.
-        """
-
-    async def report(self, worker: str, *, is_leaving: bool = False) -> bool:
-        """Report a worker to a leader that shares the shards out; return whether there is one.
-
-        Called after each :meth:`load`. The worker then takes what rows give it, and asks for none.
-        """
-        return False
-
     @abstractmethod
     async def load(self) -> Mapping[ShardKey, StoredCheckpoint]:
         """Return the newest checkpoint of each shard of the application.
@@ -146,3 +126,30 @@ class CheckpointStore(ABC):
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+class ForeignTable:
+    """What a store may have in addition, if another library reads and writes its table too.
+
+    Each method is optional; these do nothing.
+    """
+
+    def name_streams(self, streams: Collection[StreamIdentity]) -> None:
+        """Learn which streams the application reads, before the first load.
+
+        Only a storage whose rows do not have the ARN of their stream needs it.
+        """
+
+    async def check_first_use(self) -> None:
+        """Check, where workers with leases find nothing stored, that nothing is elsewhere.
+
+        Raises:
+            CheckpointError: the application has checkpoints in another form, and would begin again.
+        """
+
+    async def report(self, worker: str, *, is_leaving: bool = False) -> bool:
+        """Report a worker to a leader that shares the shards out; return whether there is one.
+
+        Called after each load. The worker then takes what rows give it, and asks for none.
+        """
+        return False

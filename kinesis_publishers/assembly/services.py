@@ -60,7 +60,7 @@ from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.metrics.sinks import open_event_sink
 from kinesis_publishers.model import Shard, ShardProgress, StartingPosition, StreamIdentity
 from kinesis_publishers.progress.checkpointer import Checkpointer, KeptProgress
-from kinesis_publishers.progress.single_reader import StoredProgress
+from kinesis_publishers.progress.single_reader import SingleReader
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ async def open_checkpointer(
         if leases.is_enabled:
             stored: KeptProgress = Leases(store, leases, clock, events)
         else:
-            stored = StoredProgress(store, clock, events)
+            stored = SingleReader(store, clock, events)
         checkpointer = Checkpointer(stored, config, clock)
         try:
             yield checkpointer

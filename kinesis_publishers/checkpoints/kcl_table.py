@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Self
 
 from attrs import evolve
 
-from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.abc import CheckpointStoreContext, ForeignTable
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_table import (
     DynamoDbStore,
@@ -60,7 +60,7 @@ _ONE_APPLICATION: Final = (
 )
 
 
-class KclLeaseTable(DynamoDbStore):
+class KclLeaseTable(DynamoDbStore, ForeignTable):
     """Keeps checkpoints and leases as the KCL does: one table for each application.
 
     The rows do not say which stream they are of: it needs :meth:`name_streams`. The mark that a

@@ -153,3 +153,11 @@ def _is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         inspect.unwrap(function)
     )
+
+
+def with_overrides(defaults: _T, by: object) -> _T:
+    """Return ``defaults``, an interface of optional methods, with those that ``by`` has."""
+    for name in vars(type(defaults)):
+        if not name.startswith("_") and hasattr(by, name):
+            setattr(defaults, name, getattr(by, name))
+    return defaults

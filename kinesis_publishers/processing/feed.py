@@ -13,10 +13,10 @@ from typing import Self, TypeAlias
 
 from attrs import define, field, frozen
 
-from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties, SparkConfig
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.sharing import SharedReading
 from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink
@@ -113,7 +113,7 @@ class DeliveryFeed(DeliverySink):
         self._waiting: deque[Item] = deque()
         # What is being processed or waits, by shard: one delivery of each.
         self._in_progress: dict[ShardKey, HandedOut] = {}
-        self._assigner: ShardAssigner | None = None
+        self._sharing: SharedReading | None = None
         self._changes = tuple(asyncio.Event() for _ in range(3))
         self._is_open, self._has_ended, self._has_news = self._changes
         self._failure: Exception | None = None
@@ -171,7 +171,7 @@ class DeliveryFeed(DeliverySink):
     async def _hold_open(self) -> None:
         try:
             async with self._open_fetcher(self) as fetcher:
-                self._checkpointer, self._assigner = fetcher.checkpointer, fetcher.assigner
+                self._checkpointer, self._sharing = fetcher.checkpointer, fetcher.sharing
                 self.slow_calls = fetcher.slow_calls
                 self._is_open.set()
                 try:
@@ -294,7 +294,7 @@ class DeliveryFeed(DeliverySink):
         """
         self.process.check("this reader")
         key = handed.delivery.shard.key
-        return not handed.is_cut and (self._assigner is None or self._assigner.may_deliver(key))
+        return not handed.is_cut and (self._sharing is None or self._sharing.may_deliver(key))
 
     async def permission(self, handed: HandedOut) -> bool:
         """Wait until a delivery may be processed further; say whether it may at all.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import Protocol
+from typing import TypeAlias
 
 from attrs import define, evolve, field
 
@@ -29,7 +30,6 @@ from kinesis_publishers.model import (
     StreamProgress,
     is_refresh_due,
 )
-from kinesis_publishers.progress.single_reader import Turn
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 _LOGGER = logging.getLogger(__name__)
@@ -37,15 +37,20 @@ _LOGGER = logging.getLogger(__name__)
 # How long a reader that fails or is cancelled still tries to write.
 _LAST_WRITE_SECONDS = 10.0
 
+Turn: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
+"""Lets nothing else call the store while its context is open."""
 
-class KeptProgress(Protocol):
+
+class KeptProgress(ABC):
     """What a checkpointer writes to: the rows of an application, by the rules of its readers."""
 
+    @abstractmethod
     async def take_over(
         self, identities: Mapping[str, StreamIdentity]
     ) -> dict[str, StreamProgress]:
         """Return what is stored, per stream (by ARN)."""
 
+    @abstractmethod
     async def follow(
         self,
         identities: Mapping[str, StreamIdentity],
@@ -54,21 +59,30 @@ class KeptProgress(Protocol):
     ) -> None:
         """Write the first checkpoint of each new shard; remove those of shards that are gone."""
 
+    @abstractmethod
     def get(self, key: ShardKey) -> ShardProgress | None:
         """Return what is stored for a shard; ``None`` if its progress is dropped."""
 
-    def note_age(self, key: ShardKey, progress: ShardProgress) -> None:
-        """Note that an idle shard has been read further, which needs no write of its own."""
+    def note_age(self, key: ShardKey, progress: ShardProgress) -> None:  # noqa: B027 - optional
+        """Note that an idle shard has been read further, if that needs no write of its own."""
 
+    @abstractmethod
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
-        """Write the new progress of shards."""
+        """Write the new progress of shards.
+
+        Raises:
+            KinesisPublishersError: the store has failed; it may be tried again.
+        """
 
     def is_bearable(self, error: KinesisPublishersError) -> bool:
-        """Say whether work goes on after a write has failed."""
+        """Say whether work goes on after a write has failed: no other reader may begin then."""
+        return False
 
+    @abstractmethod
     async def keep(self, turn: Turn) -> None:
         """Show that this reader is alive, until cancelled."""
 
+    @abstractmethod
     async def close(self) -> None:
         """Let others go on at once."""
 

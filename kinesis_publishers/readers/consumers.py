@@ -21,6 +21,7 @@ from kinesis_publishers.engine.delivery import (
     ShardStatus,
 )
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
+from kinesis_publishers.engine.sharing import SharedReading
 from kinesis_publishers.engine.slow_calls import LOOK_SECONDS, SlowCalls, name_of
 from kinesis_publishers.errors import KinesisPublishersError, ProcessingCancelledError
 from kinesis_publishers.events import LagMeasured
@@ -43,6 +44,7 @@ class AssignedSink(ForwardingSink):
     """Delivers only what this process may read at that moment.
 
     Attributes:
+        sharing: what decides that, and learns what was read.
         watermarks: what it delivers to, if there are watermarks.
         waiting: the shards with a delivery that may not be handed out yet.
         has_delivered: whether something has come.
@@ -50,7 +52,7 @@ class AssignedSink(ForwardingSink):
 
     def __init__(self, inner: DeliverySink, assigner: ShardAssigner) -> None:
         super().__init__(inner)
-        self._assigner = assigner
+        self.sharing = SharedReading.of(assigner)
         self.watermarks = inner if isinstance(inner, WatermarkSink) else None
         self.waiting: set[ShardKey] = set()
         self.has_delivered = False
@@ -60,17 +62,17 @@ class AssignedSink(ForwardingSink):
         self.has_delivered = True
         self.waiting.add(key)
         try:
-            await self._assigner.permission(key)
+            await self.sharing.permission(key)
         finally:
             self.waiting.discard(key)
         if self.watermarks is not None and self.takes_failures:
             delivery = evolve(delivery, batch=evolve(delivery.batch, failures={}))
         await self._inner.deliver(delivery)
-        self._assigner.note_delivery(key, payload_bytes)
+        self.sharing.note_delivery(key, payload_bytes)
 
     def observe(self, status: ShardStatus) -> None:
         if status.progress.is_ended:
-            self._assigner.note_children(status.shard.key, status.child_shards)
+            self.sharing.note_children(status.shard.key, status.child_shards)
         self._inner.observe(status)
 
 
@@ -211,7 +213,7 @@ class RunningConsumers:
         shards = {one.key: one for one in (*startable, *running)}
         # What was lost is begun again, from what is stored, when its consumer has stopped.
         startable = [one for key, one in shards.items() if key not in self._lost]
-        mine, leaving = self._assigner.mine(startable), self._assigner.leaving()
+        mine, leaving = self._assigner.mine(startable), self._sink.sharing.leaving()
         if (watermarks := self._sink.watermarks) is not None:
             # What has ended a moment ago is startable until that is noted.
             over = {key for key, (one, _) in self._running.items() if one.progress.is_ended}
@@ -291,7 +293,7 @@ class RunningConsumers:
                 await asyncio.wait([task])
             if self._checkpointer is not None:
                 await self._checkpointer.flush()
-            await self._assigner.release([key])
+            await self._sink.sharing.release([key])
         except KinesisPublishersError as error:
             # It is asked for again until it is released, or taken.
             if self._checkpointer is None or not self._checkpointer.stored.is_bearable(error):

@@ -82,6 +82,7 @@ class KinesisDataFetcher:
             take_over=None if checkpointer is None else checkpointer.take_over,
         )
         self._sink = AssignedSink(sink, self.assigner)
+        self.sharing = self._sink.sharing
         self._consumers = RunningConsumers(
             services.consumer_context(self._sink, services.factory.create),
             self._sink,
@@ -155,7 +156,7 @@ class KinesisDataFetcher:
             if not isinstance(sink, DeliverySink):
                 sink = CallbackSink(sink, services.slow_calls)
             stored = None if checkpointer is None else checkpointer.stored
-            leases = stored if isinstance(stored, Leases) else None
+            leases = stored.shards if isinstance(stored, Leases) else None
             shared.use(leases)
             if checkpointer is not None:
                 sink = checkpointer.sink(sink, records_deliveries=records_deliveries)
@@ -369,7 +370,7 @@ class KinesisDataFetcher:
         """Start and stop consumers as the assigner says."""
         if self._is_stopping:
             return
-        shards, known = self._shards, self.assigner.known_progress()
+        shards, known = self._shards, self._sink.sharing.known_progress()
         if new := known.keys() - self._consumers.keys:
             shards.progress.update({key: known[key] for key in new})
             self._is_finished = None

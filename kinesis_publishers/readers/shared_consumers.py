@@ -16,7 +16,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.events import Event, EventSink
-from kinesis_publishers.leases.leases import Leases
+from kinesis_publishers.leases.assigned import LeasedShards
 from kinesis_publishers.registration import deregister_consumer
 
 
@@ -32,9 +32,9 @@ class SharedConsumers:
 
     properties: Properties
     events: EventSink | None
-    _leases: Leases | None = None
+    _leases: LeasedShards | None = None
 
-    def use(self, leases: Leases | None) -> None:
+    def use(self, leases: LeasedShards | None) -> None:
         """Let ``leases`` see the events from now on."""
         self._leases = leases
 

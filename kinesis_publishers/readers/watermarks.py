@@ -18,7 +18,7 @@ from kinesis_publishers.engine.slow_calls import LOOK_SECONDS
 from kinesis_publishers.engine.watermarks import ShardWatermarks
 from kinesis_publishers.errors import ProcessingCancelledError
 from kinesis_publishers.events import WatermarkMeasured
-from kinesis_publishers.leases.leases import Leases
+from kinesis_publishers.leases.assigned import LeasedShards
 from kinesis_publishers.model import Shard, ShardKey, ShardProgress
 from kinesis_publishers.tasks import TaskScope, cancelled_from_outside_only, wait_for_event
 
@@ -45,7 +45,7 @@ class WatermarkSink(ForwardingSink):
         services: Services,
         shards: ShardWatermarks,
         config: WatermarkConfig,
-        leases: Leases | None,
+        leases: LeasedShards | None,
         on_watermark: OnWatermark | None,
     ) -> None:
         super().__init__(inner)
@@ -67,7 +67,7 @@ class WatermarkSink(ForwardingSink):
         inner: DeliverySink,
         properties: Properties,
         services: Services,
-        leases: Leases | None,
+        leases: LeasedShards | None,
         on_watermark: OnWatermark | None,
     ) -> DeliverySink:
         """Return ``inner`` with watermarks, if the properties or the caller ask for them."""

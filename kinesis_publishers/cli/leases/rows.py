@@ -115,9 +115,9 @@ async def open_store(
         properties = properties.with_values({**of_new_tables, created_by: False})
     async with open_checkpoint_store(properties, clock=SystemClock()) as store:
         # The others need no call to Kinesis.
-        if type(store).name_streams is not CheckpointStore.name_streams:
+        if (name_streams := getattr(store, "name_streams", None)) is not None:
             async with open_control(properties) as control:
-                store.name_streams(await control.streams())
+                name_streams(await control.streams())
         yield store
 
 

@@ -9,6 +9,7 @@ import pytest
 from attrs import field, frozen
 
 from kinesis_publishers.abc import ShardAssigner
+from kinesis_publishers.engine.sharing import SharedReading
 from kinesis_publishers.model import ChildShard, Shard, ShardKey
 from kinesis_publishers.testing.contracts.subjects import let_others_run, missing_fixture
 
@@ -27,6 +28,11 @@ class AssignerSubject:
     assigner: ShardAssigner
     shards: Sequence[Shard]
     settle: Callable[[], Awaitable[None]] = field(default=let_others_run)
+
+    @property
+    def sharing(self) -> SharedReading:
+        """What the assigner has beside its interface: how it shares shards with other processes."""
+        return SharedReading.of(self.assigner)
 
     async def mine(self) -> Collection[ShardKey]:
         """Return what it gives, asked as a fetcher asks."""
@@ -69,35 +75,35 @@ class ShardAssignerContract:
     async def test_what_it_gave_may_be_delivered(self, subject: AssignerSubject) -> None:
         mine = await subject.mine()
         for key in mine:
-            assert subject.assigner.may_deliver(key), f"mine() gave {key}, may_deliver() did not"
+            assert subject.sharing.may_deliver(key), f"mine() gave {key}, may_deliver() did not"
             # Without a turn of the event loop: this is in the path of every delivery.
-            waiting = subject.assigner.permission(key)
+            waiting = subject.sharing.permission(key)
             with pytest.raises(StopIteration):
                 waiting.send(None)
-        assert not subject.assigner.known_progress().keys() & set(mine), (
+        assert not subject.sharing.known_progress().keys() & set(mine), (
             "known_progress() is that of other processes: of its own shards this one knows more"
         )
 
     async def test_it_is_told_what_it_may_not_know(self, subject: AssignerSubject) -> None:
         # A shard may be taken away while it is being delivered.
         before = set(await subject.mine())
-        subject.assigner.note_delivery(_UNKNOWN, 100)
+        subject.sharing.note_delivery(_UNKNOWN, 100)
         child = ChildShard(
             shard_id="shardId-000000000100",
             parent_shard_ids=(_UNKNOWN.shard_id,),
             starting_hash_key="0",
             ending_hash_key="9",
         )
-        subject.assigner.note_children(_UNKNOWN, [child])
-        await subject.assigner.release([_UNKNOWN])
-        assert _UNKNOWN not in subject.assigner.leaving()
+        subject.sharing.note_children(_UNKNOWN, [child])
+        await subject.sharing.release([_UNKNOWN])
+        assert _UNKNOWN not in subject.sharing.leaving()
         assert set(await subject.mine()) == before
 
     async def test_waiting_can_be_cancelled(self, subject: AssignerSubject) -> None:
         await subject.mine()
-        if subject.assigner.may_deliver(_UNKNOWN):
+        if subject.sharing.may_deliver(_UNKNOWN):
             pytest.skip("it never makes anyone wait")
-        waiting = asyncio.ensure_future(subject.assigner.permission(_UNKNOWN))
+        waiting = asyncio.ensure_future(subject.sharing.permission(_UNKNOWN))
         await asyncio.sleep(0)
         assert not waiting.done(), "permission() was given for what may not be delivered"
         waiting.cancel()

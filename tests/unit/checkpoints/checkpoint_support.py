@@ -25,7 +25,7 @@ from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointSto
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.progress.checkpointer import Checkpointer
-from kinesis_publishers.progress.single_reader import StoredProgress
+from kinesis_publishers.progress.single_reader import SingleReader
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
@@ -166,7 +166,7 @@ class Buffer:
             retry=POLICY,
         )
         self.checkpointer = Checkpointer(
-            StoredProgress(self.store, self.clock, self.events.append), config, self.clock
+            SingleReader(self.store, self.clock, self.events.append), config, self.clock
         )
 
     async def beside(self) -> Buffer:

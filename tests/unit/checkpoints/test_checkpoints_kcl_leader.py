@@ -163,7 +163,7 @@ async def leases(store: KclLeaseTable, manual_clock: ManualClock) -> Leases:
     await leases.take_over({ORDERS.arn: ORDERS})
     shards = [Shard(stream_arn=ORDERS.arn, shard_id=SHARD.shard_id)]
     await leases.follow({ORDERS.arn: ORDERS}, {one.key: one for one in shards}, {})
-    leases.mine(shards)
+    leases.shards.mine(shards)
     return leases
 
 
@@ -180,15 +180,15 @@ async def test_what_a_leader_gives_is_read_once_the_former_owner_has_handed_it_o
     given = {"leaseOwner": {"S": "ours"}, "checkpointOwner": {"S": "theirs"}}
     table.update(is_counted=False, **given)
     await leases.look()
-    assert not leases.may_deliver(SHARD)
+    assert not leases.shards.may_deliver(SHARD)
     table.update(checkpointOwner=None)
     await leases.look()
-    assert leases.may_deliver(SHARD)
+    assert leases.shards.may_deliver(SHARD)
     # The leader wants it back.
     table.update(is_counted=False, leaseOwner={"S": "theirs"}, checkpointOwner={"S": "ours"})
     await leases.look()
-    assert leases.leaving() == {SHARD}
-    await leases.release([SHARD])
+    assert leases.shards.leaving() == {SHARD}
+    await leases.shards.release([SHARD])
     row = table.row()
     assert row["leaseOwner"] == {"S": "theirs"}
     assert "checkpointOwner" not in row
@@ -204,4 +204,4 @@ async def test_a_row_of_the_kcl_in_the_name_of_ours_is_left_alone_without_a_lead
     before = table.get()
     await leases.look()
     assert table.get() == before
-    assert not leases.may_deliver(SHARD)
+    assert not leases.shards.may_deliver(SHARD)

@@ -94,7 +94,7 @@ class Application(DeliverySink):
     async def deliver(self, delivery: Delivery) -> None:
         worker, key, number = self._worker, delivery.shard.key, place(delivery.progress)[1]
         world, tenure, shard = worker.world, worker.tenures[key], worker.world.shards[key]
-        if not worker.leases.may_deliver(key):
+        if not worker.leases.shards.may_deliver(key):
             world.violations.append(f"{worker.name} delivers {key} without the lease")
         if others := [one.name for one in world.workers if one.can_deliver(key, but=worker)]:
             world.violations.append(f"{worker.name} delivers {key}, as {others} may")
@@ -153,10 +153,10 @@ class ModelWorker:
         reader = ShardReader(
             factory=ScriptedPublisherFactory(), clock=self.clock, aggregation=AggregationMode.OFF
         )
-        sink = AssignedSink(self.checkpointer.sink(Application(self)), self.leases)
+        sink = AssignedSink(self.checkpointer.sink(Application(self)), self.leases.shards)
         context = evolve(reader.context, sink=sink, create_publisher=self._begin_tenure)
         self.consumers = RunningConsumers(
-            context, sink, self.leases, self.checkpointer, self._note_finished
+            context, sink, self.leases.shards, self.checkpointer, self._note_finished
         )
 
     @classmethod
@@ -182,7 +182,7 @@ class ModelWorker:
         self.progress[consumer.shard.key] = consumer.progress
 
     def can_deliver(self, key: ShardKey, *, but: ModelWorker | None = None) -> bool:
-        return self.leases.may_deliver(key) and self is not but
+        return self.leases.shards.may_deliver(key) and self is not but
 
     @property
     def is_free(self) -> bool:
@@ -248,7 +248,7 @@ class ModelWorker:
 
     async def _assign(self) -> None:
         """Do what the fetcher does when the assigner wakes it."""
-        known = self.leases.known_progress()
+        known = self.leases.shards.known_progress()
         self.progress |= {key: known[key] for key in known.keys() - self.consumers.keys}
         progress = self.progress | self.consumers.progress
         listed = [one.shard for key, one in self.world.shards.items() if key in progress]

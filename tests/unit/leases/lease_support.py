@@ -114,7 +114,7 @@ class Worker:
         await store.open()
         leases = Leases(store, options or config(name), clock, events.append)
         one = cls(leases, store, events, [*shards])
-        leases.on_change(lambda: one.wakes.append(True))
+        leases.shards.on_change(lambda: one.wakes.append(True))
         await leases.take_over(IDENTITIES)
         await one.follow()
         return one
@@ -128,9 +128,9 @@ class Worker:
 
     async def look(self) -> None:
         """Look once, as a fetcher lets it: it says what may be read, and starts what it gets."""
-        self.leases.mine(self.shards)
+        self.leases.shards.mine(self.shards)
         await self.leases.look()
-        self.leases.mine(self.shards)
+        self.leases.shards.mine(self.shards)
 
     async def look_for(self, seconds: float, clock: ManualClock) -> None:
         """Look once a second; after a longer gap nothing counts as old."""
@@ -140,14 +140,14 @@ class Worker:
 
     async def hand_over(self) -> None:
         """Release what others ask for."""
-        if leaving := self.leases.leaving():
-            await self.leases.release([*leaving])
+        if leaving := self.leases.shards.leaving():
+            await self.leases.shards.release([*leaving])
 
     @property
     def readable(self) -> set[int]:
         """The numbers of the shards that it may deliver records of at this moment."""
         shards = enumerate(self.shards)
-        return {number for number, one in shards if self.leases.may_deliver(one.key)}
+        return {number for number, one in shards if self.leases.shards.may_deliver(one.key)}
 
 
 @define(eq=False)

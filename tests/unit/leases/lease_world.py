@@ -201,7 +201,7 @@ class World:
             return
         waited = self.now - self.asked_at.get(key, self.now)
         for one in self.workers:
-            held = one.leases._held.get(key)  # noqa: SLF001  # What is handed over, too.
+            held = one.leases._held.held.get(key)  # noqa: SLF001  # What is handed over, too.
             has_lease = held is not None and one.clock.monotonic() < held.valid_until
             is_robbed = one.name == was.holder and has_lease
             if is_robbed and not (was.leaving and waited >= HANDOVER):

@@ -43,7 +43,7 @@ CHILDREN = tuple(
 async def test_children_are_created_before_the_end_is_written(group: Group) -> None:
     # Rule 10: a crash between the two leaves nothing unread.
     one = await group.working("one", FAMILY[:1])
-    one.leases.note_children(FAMILY[0].key, CHILDREN)
+    one.leases.shards.note_children(FAMILY[0].key, CHILDREN)
     writes = []
     save = one.store.save
 
@@ -64,7 +64,7 @@ async def test_the_end_of_a_shard_that_another_worker_has_ended_is_dropped(group
     heir = await group.working("heir", FAMILY[:1])
     await heir.look_for(FAILOVER, group.clock)
     for worker, place in ((heir, 9), (one, 5)):
-        worker.leases.note_children(FAMILY[0].key, CHILDREN)
+        worker.leases.shards.note_children(FAMILY[0].key, CHILDREN)
         await worker.leases.write({FAMILY[0].key: at(place, ended=True)})
     assert group.progress(FAMILY[0]) == at(9, ended=True)
 
@@ -74,7 +74,7 @@ async def test_rows_that_others_create_meanwhile_are_left_alone(group: Group) ->
     second = await group.begin("second", [])
     first.shards = second.shards = FAMILY
     await first.follow()
-    first.leases.mine(FAMILY[1:])
+    first.leases.shards.mine(FAMILY[1:])
     await first.leases.look()
     await second.follow()
     assert [group.lease(one).owner for one in FAMILY] == [None, "first", "first"]
@@ -83,7 +83,7 @@ async def test_rows_that_others_create_meanwhile_are_left_alone(group: Group) ->
 async def test_rows_of_a_stream_that_was_created_again_are_not_undone(group: Group) -> None:
     # By a worker that has not noticed it yet.
     late = await group.begin("late", SHARDS[:1])
-    late.leases.mine(late.shards)
+    late.leases.shards.mine(late.shards)
     new = await group.begin("new", SHARDS[:1])
     created_at = CREATED_AT + timedelta(days=1)
     again = {STREAM_ARN: StreamIdentity(name="orders", arn=STREAM_ARN, created_at=created_at)}
@@ -153,7 +153,7 @@ async def test_the_first_of_several_workers_fixes_where_latest_begins(group: Gro
         await one.follow(evolve(BEGINNING, as_of=CREATED_AT + timedelta(seconds=number)))
     for one in workers:
         await one.leases.look()
-        assert {p.as_of for p in one.leases.known_progress().values()} == {CREATED_AT}
+        assert {p.as_of for p in one.leases.shards.known_progress().values()} == {CREATED_AT}
     assert ShardKey(STREAM_ARN, "*") in group.rows
 
 

@@ -323,7 +323,7 @@ async def test_workers_that_are_slower_than_the_stream_keep_their_shards() -> No
             held = sorted(one.readable)
             if held and (second + 3 * number) % 10 == 0:
                 turn = held[(second // 10) % len(held)]
-                one.leases.note_delivery(shards[turn].key, 100_000)
+                one.leases.shards.note_delivery(shards[turn].key, 100_000)
         if second >= 30:
             counts.add(tuple(len(one.readable) for one in group))
     assert counts == {(2, 2, 2, 2)}

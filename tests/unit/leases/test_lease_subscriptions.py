@@ -21,7 +21,7 @@ SUBSCRIBED = SubscriptionStarted(
 async def new_worker(name: str, clock: ManualClock, memory: CheckpointMemory) -> Leases:
     """Return one that wants the shard."""
     leases = (await Worker.begin(name, memory, clock, [SHARD])).leases
-    leases.mine([SHARD])
+    leases.shards.mine([SHARD])
     return leases
 
 
@@ -29,20 +29,20 @@ async def test_a_reader_that_came_after_another_one_has_gone_on_waiting_for_it()
     clock, memory = ManualClock(), CheckpointMemory()
     first, second, third = [await new_worker(name, clock, memory) for name in ("1", "2", "3")]
     await first.look()
-    assert first.mine([SHARD]) == {SHARD.key}
-    first.note_event(SUBSCRIBED)
+    assert first.shards.mine([SHARD]) == {SHARD.key}
+    first.shards.note_event(SUBSCRIBED)
     await clock.advance(1)
     await first.close()
     await second.look()
-    assert second.mine([SHARD]) == set()
+    assert second.shards.mine([SHARD]) == set()
     await clock.advance(1)
     # It has not subscribed, and yet the wait is not over.
     await second.close()
     await third.look()
     await clock.advance(2.5)
-    assert third.mine([SHARD]) == set()
+    assert third.shards.mine([SHARD]) == set()
     await clock.advance(0.5)
-    assert third.mine([SHARD]) == {SHARD.key}
+    assert third.shards.mine([SHARD]) == {SHARD.key}
 
 
 @pytest.mark.parametrize("seconds", [0, 3, 5, 100])
@@ -50,9 +50,9 @@ async def test_the_wait_ends_five_seconds_after_the_last_subscription(seconds: f
     clock, memory = ManualClock(), CheckpointMemory()
     first, second = [await new_worker(name, clock, memory) for name in ("1", "2")]
     await first.look()
-    first.note_event(SUBSCRIBED)
+    first.shards.note_event(SUBSCRIBED)
     await clock.advance(seconds)
     await first.close()
     await second.look()
     await clock.advance(max(0, 5 - seconds))
-    assert second.mine([SHARD]) == {SHARD.key}
+    assert second.shards.mine([SHARD]) == {SHARD.key}

@@ -22,7 +22,7 @@ from kinesis_publishers.model import (
     Shard,
 )
 from kinesis_publishers.progress.checkpointer import Checkpointer
-from kinesis_publishers.progress.single_reader import StoredProgress
+from kinesis_publishers.progress.single_reader import SingleReader
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
 from tests.unit.checkpoints.checkpoint_support import at
 from tests.unit.leases.lease_support import (
@@ -104,8 +104,8 @@ async def test_the_scenarios_of_the_kcls_renewer(
 async def test_two_workers_of_one_name_never_have_the_same_shard(group: Group) -> None:
     first = await group.begin("same", SHARDS[:1])
     second = await group.begin("same", SHARDS[:1])
-    first.leases.mine(first.shards)
-    second.leases.mine(second.shards)
+    first.leases.shards.mine(first.shards)
+    second.leases.shards.mine(second.shards)
     load, second.store.error = second.store.load, None
 
     async def load_then_be_late() -> object:
@@ -140,17 +140,17 @@ async def test_a_hand_over_to_a_former_run_of_a_worker_shows_no_second_one(group
     one, _ = await asking(group)
     again = await group.begin("thief", SHARDS)
     await one.look()
-    (key,) = one.leases.leaving()
+    (key,) = one.leases.shards.leaving()
     await one.leases.write({key: at(1)})
     one.store.loses_answers = True
     await again.look()
     with pytest.raises(ConnectionFailedError):
-        await one.leases.release([key])
+        await one.leases.shards.release([key])
     released = group.rows[key]
     # It is not written again and again: by that, a worker knows another process of its name.
     for _ in range(3):
         await again.look()
-        await one.leases.release([key])
+        await one.leases.shards.release([key])
     assert group.rows[key] == released
     await again.look_for(FAILOVER, group.clock)
     assert again.leases.get(key) == at(1)
@@ -194,7 +194,7 @@ async def test_what_was_lost_is_not_taken_before_the_fetcher_knows(group: Group)
     await other.leases.write({SHARDS[0].key: at(200)})
     await other.leases.close()
     await one.leases.look()
-    assert one.leases.mine(one.shards) == set()
+    assert one.leases.shards.mine(one.shards) == set()
     # Of the time before: dropped, and not written over what the other one has done.
     await one.leases.write({SHARDS[0].key: at(100)})
     assert group.progress(SHARDS[0]) == at(200)
@@ -222,7 +222,7 @@ async def test_nothing_is_delivered_of_what_may_have_been_released(group: Group)
     one = await group.working("one", SHARDS[:1])
     one.store.loses_answers = True
     with pytest.raises(ConnectionFailedError):
-        await one.leases.release([SHARDS[0].key])
+        await one.leases.shards.release([SHARDS[0].key])
     assert one.readable == set()
 
 
@@ -261,7 +261,7 @@ async def test_a_row_that_is_removed_under_a_worker_is_lost_and_said(
     assert LeaseLost(shard=key, owner=None, is_removed=True) in one.events
     assert "its row was removed, and the checkpoint with it" in caplog.text
     # Not where it had read, for what waited to be processed is dropped.
-    assert one.leases.known_progress()[key] == at(3)
+    assert one.leases.shards.known_progress()[key] == at(3)
     await one.follow(at(9))
     assert group.progress(SHARDS[1]) == at(3)
     await one.look()
@@ -294,10 +294,10 @@ async def test_a_hand_over_is_passed_on_to_a_third_worker(group: Group) -> None:
     assert thief.readable == set()
 
 
-async def single_reader(group: Group) -> StoredProgress:
+async def single_reader(group: Group) -> SingleReader:
     store = CountingStore(group.clock, group.memory)
     await store.open()
-    return StoredProgress(store, group.clock)
+    return SingleReader(store, group.clock)
 
 
 async def test_a_reader_without_leases_is_replaced_by_workers(group: Group) -> None:
@@ -335,10 +335,12 @@ async def test_a_reader_without_leases_ends_a_worker_and_the_way_back(group: Gro
 async def test_leases_are_released_although_a_leader_cannot_be_told(
     group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(worker: str, *, is_leaving: bool = False) -> bool:
-        raise down()
+    async def report(store: CountingStore, worker: str, *, is_leaving: bool = False) -> bool:
+        if is_leaving:
+            raise down()
+        return False
 
+    monkeypatch.setattr(CountingStore, "report", report, raising=False)
     one = await group.working("one", SHARDS[:1])
-    monkeypatch.setattr(one.store, "report", fail)
     await one.leases.close()
     assert group.lease(SHARDS[0]).owner is None

@@ -35,10 +35,10 @@ CHILD_OF_BOTH = ChildShard(
 
 async def test_a_parent_that_no_worker_has_found_yet_is_read_before_its_child(group: Group) -> None:
     one = await group.working("one", MERGED[:2])
-    one.leases.note_children(MERGED[0].key, [CHILD_OF_BOTH])
+    one.leases.shards.note_children(MERGED[0].key, [CHILD_OF_BOTH])
     await one.leases.write({MERGED[0].key: at(5, ended=True)})
     # Any worker that lists the shards now.
-    known = one.leases.known_progress()
+    known = one.leases.shards.known_progress()
     found = starting_progress(MERGED, {MERGED[1].key: BEGINNING, **known}, None)
     assert found[MERGED[2].key] == BEGINNING
 
@@ -82,13 +82,13 @@ async def test_what_no_worker_has_room_for_goes_to_one_that_has_more_than_its_sh
 async def test_a_worker_that_cannot_see_the_others_removes_no_consumer(group: Group) -> None:
     shards = [sample_shard(0)]
     busy = await group.working("busy", shards)
-    busy.leases.note_event(ConsumerRegistered(stream_arn=STREAM_ARN, consumer_arn="arn"))
+    busy.leases.shards.note_event(ConsumerRegistered(stream_arn=STREAM_ARN, consumer_arn="arn"))
     await busy.look_for(FAILOVER / 2, group.clock)
     idle = await group.working("idle", shards)
     idle.store.error = down()
     await group.clock.advance(2 * FAILOVER)
     await idle.leases.close()
-    assert idle.leases.unused_consumers() == set()
+    assert idle.leases.shards.unused_consumers() == set()
 
 
 async def test_the_last_worker_with_a_lease_leaves_the_consumer_to_one_without(
@@ -96,17 +96,17 @@ async def test_the_last_worker_with_a_lease_leaves_the_consumer_to_one_without(
 ) -> None:
     shards = [sample_shard(0)]
     first = await group.working("first", shards)
-    first.leases.note_event(ConsumerRegistered(stream_arn=STREAM_ARN, consumer_arn="arn"))
+    first.leases.shards.note_event(ConsumerRegistered(stream_arn=STREAM_ARN, consumer_arn="arn"))
     second = await group.working("second", shards)
     closing = asyncio.create_task(first.leases.close())
     await second.look_for(2, group.clock)
     await group.clock.advance(2)
     await closing
-    assert first.leases.unused_consumers() == set()
+    assert first.leases.shards.unused_consumers() == set()
     closing = asyncio.create_task(second.leases.close())
     await group.clock.advance(4)
     await closing
-    assert second.leases.unused_consumers() == {"arn"}
+    assert second.leases.shards.unused_consumers() == {"arn"}
 
 
 @pytest.mark.parametrize("is_ended", [False, True])
@@ -117,9 +117,9 @@ async def test_rows_of_shards_that_are_newer_than_a_listing_stay(
     new = [sample_shard(2, parent=0), sample_shard(3, parent=2)]
     first = await group.begin("first", [*old, *new])
     if is_ended:
-        first.leases.mine(new)
+        first.leases.shards.mine(new)
         await first.leases.look()
-        first.leases.mine(new)
+        first.leases.shards.mine(new)
         await first.leases.write({one.key: at(5, ended=True) for one in new})
     # Its listing is older, and it knows the child of a shard that it has read to its end.
     late = await group.begin("late", [*old, sample_shard(4, parent=1)])
@@ -135,7 +135,7 @@ async def test_a_shard_that_left_unread_after_its_worker_died_keeps_no_row(group
     assert shards[0].key in group.rows, "its worker may be alive"
     await late.look_for(FAILOVER + 1, group.clock)
     # The row counts as known progress of the shard.
-    known = late.leases.known_progress()
+    known = late.leases.shards.known_progress()
     assert shards[0].key in known
     await late.leases.follow(IDENTITIES, {one.key: one for one in shards[1:]}, known)
     assert shards[0].key not in group.rows

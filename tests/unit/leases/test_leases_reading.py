@@ -70,7 +70,7 @@ class LeaseWorld(World):
                     self.parts(),
                     checkpointer.sink(sink, records_deliveries=records),
                     checkpointer=checkpointer,
-                    assigner=leases,
+                    assigner=leases.shards,
                 )
             finally:
                 await checkpointer.release()

@@ -217,7 +217,7 @@ async def seconds_until(
     began_at = clock.monotonic()
     while True:
         for one in workers:
-            one.leases.mine(one.shards)
+            one.leases.shards.mine(one.shards)
             await one.hand_over()
         if is_true():
             return clock.monotonic() - began_at

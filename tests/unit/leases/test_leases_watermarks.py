@@ -86,8 +86,10 @@ class Workers(Watched):
             leases = Leases(store, config(name), self.clock, self.events.append)
             checkpointer = Checkpointer(leases, CONFIG, self.clock)
             inner = checkpointer.sink(RecordingSink(process))
-            sink = WatermarkSink.around(inner, self.properties, services, leases, check)
-            fetcher = KinesisDataFetcher(services, sink, checkpointer=checkpointer, assigner=leases)
+            sink = WatermarkSink.around(inner, self.properties, services, leases.shards, check)
+            fetcher = KinesisDataFetcher(
+                services, sink, checkpointer=checkpointer, assigner=leases.shards
+            )
             task = asyncio.create_task(fetcher.run())
             try:
                 await self.clock.advance(15)
@@ -269,6 +271,6 @@ def test_what_keeps_workers_from_sharing_watermarks_is_said_at_the_start(
     leases = Leases(CountingStore(world.clock, world.group.memory), config(), world.clock)
     properties = EXACT | {f"kinesis.{key}": value for key, value in given.items()}
     parsed = Properties.parse(properties, complete=False)
-    WatermarkSink.around(world.sink, parsed, world.parts(), leases, None)
+    WatermarkSink.around(world.sink, parsed, world.parts(), leases.shards, None)
     assert [one.levelname for one in caplog.records] == ["WARNING"] * (warning is not None)
     assert (warning or "") in caplog.text

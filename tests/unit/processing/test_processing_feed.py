@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_publishers.abc import ShardAssigner
+from kinesis_publishers.engine.sharing import SharedReading
 from kinesis_publishers.errors import DataLossError
 from kinesis_publishers.processing.feed import DeliveryFeed, Watermark
 from kinesis_publishers.testing.manual_clock import ManualClock
@@ -22,7 +22,7 @@ class FailingFetcher:
     """Fails when it has read for a second, or is stopped."""
 
     checkpointer = None
-    assigner = ShardAssigner()
+    sharing = SharedReading()
     slow_calls = None
 
     def __init__(self, clock: ManualClock) -> None:

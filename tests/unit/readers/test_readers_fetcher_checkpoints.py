@@ -29,7 +29,7 @@ from kinesis_publishers.errors import (
 from kinesis_publishers.events import DataLossTolerated
 from kinesis_publishers.model import PositionType
 from kinesis_publishers.progress.checkpointer import Checkpointer
-from kinesis_publishers.progress.single_reader import StoredProgress
+from kinesis_publishers.progress.single_reader import SingleReader
 from kinesis_publishers.testing.fakes import (
     STREAM_ARN,
     FakeStream,
@@ -59,7 +59,7 @@ class StoredWorld(World):
     async def stored_fetcher(self, *, records: bool = True) -> AsyncIterator[KinesisDataFetcher]:
         context = CheckpointStoreContext(application="billing", retry=POLICY, clock=self.clock)
         async with MemoryCheckpointStore(context, self.memory) as store:
-            checkpointer = Checkpointer(StoredProgress(store, self.clock), CONFIG, self.clock)
+            checkpointer = Checkpointer(SingleReader(store, self.clock), CONFIG, self.clock)
             resume = await checkpointer.take_over({})
             sink = checkpointer.sink(self.sink) if records else self.sink
             yield KinesisDataFetcher(self.parts(), sink, resume=resume, checkpointer=checkpointer)

@@ -1,0 +1,253 @@
+"""The rows of one application in its store, each with the version that this process knows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, nullcontext
+from typing import TypeAlias
+
+from attrs import Factory, define, field
+
+from kinesis_publishers.abc import CheckpointStore, ForeignTable
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config.plugins import with_overrides
+from kinesis_publishers.engine.lineage import generations
+from kinesis_publishers.errors import (
+    CheckpointError,
+    ConnectionFailedError,
+    KinesisPublishersError,
+    StaleCheckpointError,
+)
+from kinesis_publishers.model import (
+    WHOLE_STREAM,
+    Checkpoint,
+    CheckpointVersion,
+    CheckpointWrite,
+    Shard,
+    ShardKey,
+    StoredCheckpoint,
+    StreamIdentity,
+    StreamProgress,
+)
+from kinesis_publishers.model.sources import stream_name_of
+
+Rows: TypeAlias = Mapping[ShardKey, StoredCheckpoint]
+
+
+@define(eq=False)
+class ProgressRows:
+    """Loads, creates, writes and removes rows, on the versions that it knows.
+
+    The store is open, nothing else in this process writes to it, and one call is made at a time.
+
+    Attributes:
+        call_seconds: how long a call may take; ``None`` leaves that to the store's own patience.
+        on_loaded: is called after each load, with the rows that were known before.
+        on_written: is called after each write, with its rows and with the time when it was sent.
+        stored: the rows, as they were loaded or written last.
+        identities: the streams that are read, by ARN.
+    """
+
+    _store: CheckpointStore
+    _clock: Clock
+    call_seconds: Callable[[], float | None] = lambda: None
+    on_loaded: Callable[[Rows], None] = lambda _: None
+    on_written: Callable[[Collection[ShardKey], float], None] = lambda *_: None
+    stored: dict[ShardKey, StoredCheckpoint] = field(factory=dict, init=False)
+    identities: dict[str, StreamIdentity] = field(factory=dict, init=False)
+    _foreign: ForeignTable = field(
+        init=False,
+        default=Factory(lambda self: with_overrides(ForeignTable(), self._store), takes_self=True),
+    )
+
+    def name_streams(self, identities: Mapping[str, StreamIdentity]) -> None:
+        """Learn which streams are read, before the first load."""
+        self.identities = dict(identities)
+        self._foreign.name_streams(tuple(identities.values()))
+
+    async def check_first_use(self) -> None:
+        """Check, where nothing is stored, that the application has nothing in another form.
+
+        Raises:
+            CheckpointError: it would begin again.
+        """
+        async with self._asking("load"):
+            await self._foreign.check_first_use()
+
+    async def report(self, worker: str, *, is_leaving: bool = False) -> bool:
+        """Report a worker to a leader of another library; return whether there is one."""
+        async with self._asking("report to"):
+            return await self._foreign.report(worker, is_leaving=is_leaving)
+
+    async def fetch(self) -> Rows:
+        """Return what is stored now; nothing is learned from it."""
+        async with self._asking("load"):
+            return await self._store.load()
+
+    async def load(self) -> None:
+        """Learn what is stored now."""
+        found = await self.fetch()
+        before, self.stored = self.stored, dict(found)
+        self.on_loaded(before)
+
+    async def save(self, rows: Iterable[Checkpoint]) -> set[ShardKey]:
+        """Write rows on the versions that are known; return which were written.
+
+        Raises:
+            StaleCheckpointError: some were refused, because another process has written them.
+        """
+        writes = [CheckpointWrite.over(self.stored, row) for row in rows]
+        if not writes:
+            return set()
+        sent_at = self._clock.monotonic()
+        try:
+            async with self._asking("write"):
+                versions = await self._store.save(writes)
+                self._check_complete(writes, versions)
+        except StaleCheckpointError as refused:
+            self._learn_written(writes, refused.written, sent_at)
+            raise
+        self._learn_written(writes, versions, sent_at)
+        return {*versions}
+
+    def _check_complete(
+        self, writes: Sequence[CheckpointWrite], versions: Mapping[ShardKey, CheckpointVersion]
+    ) -> None:
+        if left_out := [str(one.shard) for one in writes if one.shard not in versions]:
+            raise CheckpointError(
+                f"{type(self._store).__name__}.save returned no version for "
+                f"{', '.join(left_out):.500}: it has to return one for each write."
+            )
+
+    def _learn_written(
+        self,
+        writes: Sequence[CheckpointWrite],
+        versions: Mapping[ShardKey, CheckpointVersion],
+        sent_at: float,
+    ) -> None:
+        written = {
+            one.shard: StoredCheckpoint(checkpoint=one.checkpoint, version=versions[one.shard])
+            for one in writes
+            if one.shard in versions
+        }
+        self.stored |= written
+        self.on_written(written, sent_at)
+
+    async def create(
+        self,
+        shards: Iterable[Shard],
+        first_row: Callable[[Shard], Checkpoint],
+        is_begun: Callable[[ShardKey], bool],
+        save: Callable[[Sequence[Checkpoint]], Awaitable[object]],
+    ) -> None:
+        """Create the rows of shards as far as they are not begun, and the marks of their streams.
+
+        Batches need not be atomic, and a child without its parent would look as if the parent had
+        been read to its end: each generation is one batch. The marks come last, so that an
+        interrupted creation begins again.
+        """
+        for generation in generations(shards):
+            # Another worker may have created them since: a refusal tells.
+            await save([first_row(one) for one in generation if not is_begun(one.key)])
+        marks = [Checkpoint.mark(arn, one.created_at) for arn, one in self.identities.items()]
+        await save([one for one in marks if not is_begun(one.shard)])
+
+    async def remove(self, keys: Collection[ShardKey]) -> None:
+        """Remove rows of the versions that are known.
+
+        Raises:
+            StaleCheckpointError: another process has written one of them.
+        """
+        versions = {key: self.stored[key].version for key in keys if key in self.stored}
+        if not versions:
+            return
+        async with self._asking("remove"):
+            await self._store.remove(versions)
+        for key in versions:
+            del self.stored[key]
+
+    def current(self) -> dict[ShardKey, StoredCheckpoint]:
+        """Return the rows of shards of the streams that are read, as they exist now."""
+        created = {arn: one.created_at for arn, one in self.identities.items()}
+        return {
+            key: row
+            for key, row in self.stored.items()
+            if key.shard_id != WHOLE_STREAM
+            and row.checkpoint.stream_created_at == created.get(key.stream_arn)
+        }
+
+    def mark(self, arn: str) -> StoredCheckpoint | None:
+        """Return the mark of a stream, which says that its first checkpoint is complete."""
+        return self.stored.get(ShardKey(arn, WHOLE_STREAM))
+
+    def resumable(self) -> dict[str, StreamProgress]:
+        """Return the streams that resume from their checkpoints, by ARN.
+
+        A stream without its mark is not among them: nothing has been read then, and shards without
+        a row would be taken for ones that were found later. Of a stream that was created again,
+        only the rows of the creation with the mark count.
+        """
+        by_stream: defaultdict[str, dict[str, Checkpoint]] = defaultdict(dict)
+        for key, row in self.stored.items():
+            by_stream[key.stream_arn][key.shard_id] = row.checkpoint
+        return {
+            arn: _progress_of(arn, mark, rows)
+            for arn, rows in by_stream.items()
+            if (mark := rows.pop(WHOLE_STREAM, None)) is not None
+        }
+
+    @asynccontextmanager
+    async def _asking(self, verb: str) -> AsyncIterator[None]:
+        """Give up a call that takes too long, and name the call in every failure.
+
+        Raises:
+            KinesisPublishersError: the store's own.
+            CheckpointError: the store has raised something else.
+            ConnectionFailedError: it has taken too long.
+        """
+        seconds = self.call_seconds()
+        try:
+            async with nullcontext() if seconds is None else self._clock.timeout(seconds) as limit:
+                try:
+                    yield
+                except KinesisPublishersError as error:
+                    error.add_note(f"The call was to {verb} checkpoints in {self._store}.")
+                    raise
+                except Exception as error:  # a plugin may raise anything
+                    raise self._wrapped(error, verb) from error
+        except TimeoutError as error:
+            if limit is None or not limit.expired():
+                raise
+            raise ConnectionFailedError(
+                f"{self._store} has not answered in {seconds:g} seconds",
+                operation=verb,
+                code="timeout",
+            ) from error
+
+    def _wrapped(self, error: Exception, verb: str) -> CheckpointError:
+        return CheckpointError(
+            f"The store of checkpoints {type(self._store).__name__} failed to {verb} them: "
+            f"{type(error).__name__}: {error}. Look into the store; what was processed since "
+            "the last checkpoint is repeated by the next reader."
+        )
+
+
+def _progress_of(arn: str, mark: Checkpoint, rows: Mapping[str, Checkpoint]) -> StreamProgress:
+    created_at = mark.stream_created_at
+    return StreamProgress(
+        identity=StreamIdentity(name=stream_name_of(arn), arn=arn, created_at=created_at),
+        shards={
+            shard_id: one.progress
+            for shard_id, one in rows.items()
+            if one.stream_created_at == created_at
+        },
+    )
