@@ -20,21 +20,20 @@ from kinesis_publishers.aggregation.codec import (
 from kinesis_publishers.model import UserRecord, hash_key_of
 from kinesis_publishers.model.records import AGGREGATE_MAGIC
 
-# The KPL's AggregationMaxSize, 50 KiB: little is lost or repeated with one record.
+# The KPL's AggregationMaxSize, 50 KiB: a failed record affects few user records.
 _DEFAULT_MAX_BYTES: Final = 51_200
 _AROUND_MESSAGE: Final = len(AGGREGATE_MAGIC) + DIGEST_BYTES
 # The tags of protobuf: the number of a field and its wire type (codec.py names the fields).
 _KEYS_FIELD, _HASH_KEYS_FIELD, _RECORDS_FIELD = b"\x0a", b"\x12", b"\x1a"
 _KEY_INDEX, _HASH_KEY_INDEX, _DATA_FIELD, _TAGS_FIELD = b"\x08", b"\x10", b"\x1a", b"\x22"
 _NAME_FIELD, _VALUE_FIELD = b"\x0a", b"\x12"
-# Of a record without hash key and tags: four tags and four numbers of up to 10 MiB.
+# For a record without hash key and tags: four tags and four numbers of up to 10 MiB.
 _LARGEST_NUMBERS: Final = 20
 
 
 Packable: TypeAlias = tuple[bytes, str, str | None, str | None, bool]
-"""A record to pack: data, partition key, explicit hash key, and what is noted beside it: a marker,
-as :attr:`UserRecord.marker` says, and whether readers of this package have delivered the record
-already."""
+"""A record to pack: data, partition key, explicit hash key, and a note: its marker (see
+:attr:`UserRecord.marker`), and whether readers of this package have already delivered it."""
 
 
 @frozen(kw_only=True)
@@ -43,8 +42,8 @@ class AggregatedRecord:
 
     Attributes:
         data: an aggregate; for a single record without a note, its own data.
-        partition_key: a single record's own, or the KPL's ``a``, which tells readers to apply its
-            rules.
+        partition_key: that of a single record, or the KPL's ``a``, which makes readers apply the
+            KPL's rules.
         explicit_hash_key: decimal; sends an aggregate to the shard of its first record.
         user_records: how many records are inside.
         is_aggregate: whether ``data`` is an aggregate.
@@ -63,16 +62,15 @@ def pack_first(
     max_bytes: int = _DEFAULT_MAX_BYTES,
     max_records: int = 2**32 - 1,
 ) -> AggregatedRecord:
-    """Pack the first of ``records``, as many as the limits admit.
+    """Pack as many of the first ``records`` as the limits allow.
 
     All of them must belong to the same shard: an aggregate goes to the shard of its first record.
-    The caller determines that shard, as the KPL does, and like the KPL puts records again whose
-    hash keys do not belong to the shard where the aggregate arrived: readers leave them out.
+    Like the KPL, the caller determines that shard. It also puts records again whose hash keys do
+    not belong to the shard where the aggregate arrived: readers leave them out.
 
     Args:
-        records: at least one; no more are looked at than the first that has no room.
-        max_bytes: the maximum size of an aggregate; a record that exceeds it by itself is put as it
-            is.
+        records: at least one. They are consumed up to the first that does not fit.
+        max_bytes: the maximum size of an aggregate. A record that exceeds it is put unchanged.
         max_records: the maximum number of records in one aggregate.
     """
     message = _Message()
@@ -92,13 +90,13 @@ def pack_plain(
     max_bytes: int = _DEFAULT_MAX_BYTES,
     max_records: int = 2**32 - 1,
 ) -> AggregatedRecord:
-    """Pack the first of some records that have nothing but data and keys, given as columns.
+    """Pack the first of some records that have only data and keys, given as columns.
 
-    The result is that of :func:`pack_first`, at a third of its cost.
+    The result is the same as that of :func:`pack_first`, at a third of the cost.
     """
     message = _Message()
     most, done = min(len(payloads), max_records), 0
-    # As many as surely fit, and of the rest as many as the room admits that those have not needed.
+    # First those that certainly fit, then as many others as fit into the remaining room.
     step = most
     while done < most:
         data, keys = payloads[done : done + step], partition_keys[done : done + step]
@@ -129,12 +127,12 @@ def pack_user_records(records: Iterable[UserRecord], **limits: int) -> Aggregate
 
 @define(eq=False)
 class _Message:
-    """An aggregate that is being written: its message in pieces, and what its tables have.
+    """An aggregate that is being written: the pieces of its message, and its tables.
 
-    Protobuf's own objects take twice the time, and the size would have to be calculated besides.
+    Protobuf's own objects take twice the time, and the size would need a separate calculation.
 
     Attributes:
-        size: the bytes of the aggregate.
+        size: the size of the aggregate in bytes.
     """
 
     size: int = _AROUND_MESSAGE
@@ -143,11 +141,11 @@ class _Message:
     _tables: list[bytes] = field(factory=list)
     _keys: dict[str, int] = field(factory=dict)
     _hash_keys: dict[str, int] = field(factory=dict)
-    # What the last marker has in front of its last slash.
+    # The last marker up to its last slash.
     _batch: str | None = None
 
     def add(self, record: Packable, max_bytes: int | None) -> bool:
-        """Add a record if the aggregate does not exceed ``max_bytes`` then; say whether it did.
+        """Add a record unless the aggregate would exceed ``max_bytes``; return whether it was added.
 
         After a refusal nothing may be added.
         """
@@ -174,7 +172,7 @@ class _Message:
         return True
 
     def add_plain(self, payloads: Sequence[bytes], keys: Sequence[str]) -> None:
-        """Add records that have nothing but data and keys."""
+        """Add records that have only data and keys."""
         known = self._keys
         new = [key for key in dict.fromkeys(keys) if key not in known]
         known.update(zip(new, count(len(known)), strict=False))
@@ -211,7 +209,7 @@ class _Message:
 
 
 def _index_in(table: dict[str, int], tag: bytes, text: str) -> tuple[int, bytes]:
-    """Return the index of a text in a table, and its entry if it is a new one."""
+    """Return the index of a text in a table, and its encoded entry if it is new."""
     index = table.get(text)
     if index is not None:
         return index, b""
@@ -226,7 +224,7 @@ def _field(tag: bytes, content: bytes) -> bytes:
 def _key_entry(key: str) -> bytes:
     encoded = key.encode()
     length = len(encoded)
-    # What a number of one byte costs less.
+    # A one-byte number saves this much.
     return b"\n%c%b" % (length, encoded) if length < 128 else _field(_KEYS_FIELD, encoded)
 
 
@@ -237,7 +235,7 @@ def _tag(name: str, value: str) -> bytes:
 
 @lru_cache(maxsize=16_384)
 def _head(index: int, length: int) -> bytes:
-    """Return what comes before the data of a plain record."""
+    """Return the bytes that precede the data of a plain record."""
     before = _KEY_INDEX + _varint(index) + _DATA_FIELD + _varint(length)
     return _RECORDS_FIELD + _varint(len(before) + length) + before
 

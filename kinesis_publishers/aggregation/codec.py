@@ -17,18 +17,18 @@ from kinesis_publishers.model.records import AGGREGATE_MAGIC, LONGEST_MARKER, LO
 from kinesis_publishers.model.shards import LONGEST_HASH_KEY
 
 DIGEST_BYTES: Final = 16
-# The outer key of an aggregate of the KPL, which an explicit hash key sends to the right shard
-# (`KinesisRecord::partition_key` in its source). AWS's modules take the key of the first record.
+# The outer key of a KPL aggregate, whose explicit hash key selects the shard
+# (`KinesisRecord::partition_key` in its source). AWS's modules use the key of the first record.
 KPL_PARTITION_KEY: Final = "a"
-# Tags of a record, which other readers ignore. The marker of a record is the value of the last
-# batch tag up to it, a slash, and the value of its own marker tag.
+# Tags of a record; other readers ignore them. The marker of a record is the value of the latest
+# batch tag, a slash, and the value of its own marker tag.
 BATCH_TAG: Final = "kinesis-publishers.batch"
 MARKER_TAG: Final = "m"
-# The record is in the stream already, where readers that leave out single records have delivered
-# it; the KCL has left it out together with all others of its aggregate.
+# The record is already in the stream. Readers that leave out single records have delivered it; the
+# KCL has left out its whole aggregate.
 COPY_TAG: Final = "kinesis-publishers.copy"
 _NOTED: Final = b"kinesis-publishers."
-# The first bytes that sort after everything that begins with the magic ones.
+# The smallest bytes that sort after everything that begins with the magic bytes.
 _AFTER_MAGIC: Final = b"\xf3\x89\x9a\xc3"
 
 _PACKAGE: Final = "kinesis_publishers.aggregation"
@@ -53,9 +53,9 @@ _MESSAGES: Final = {
 def aggregate_class() -> Any:
     """Return the class of ``AggregatedRecord``.
 
-    The messages are described here, because generated code works with one range of protobuf
-    versions only. Their own pool keeps them apart from the same messages of other libraries.
-    Protobuf is loaded with the first aggregate: most streams have none.
+    The messages are described here because generated code works with only one range of protobuf
+    versions. A separate pool keeps them apart from the same messages in other libraries. Protobuf
+    is loaded with the first aggregate: most streams have none.
     """
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -85,7 +85,7 @@ class UserRecordColumns:
     Attributes:
         explicit_hash_keys: the explicit hash key of each record, ``None`` where it has none.
         markers: per record, or ``None`` if no record has one.
-        copies: the indices of records that an earlier aggregate of the shard has as well.
+        copies: the indices of records that an earlier aggregate of the shard also contains.
     """
 
     payloads: Sequence[bytes]
@@ -99,27 +99,26 @@ class UserRecordColumns:
 
 
 def has_aggregates(payloads: Sequence[bytes]) -> bool:
-    """Say whether any of ``payloads`` begins like an aggregate.
+    """Return whether any of ``payloads`` begins like an aggregate.
 
-    It runs for each page, and most pages have none. A comparison of bytes ends with the first byte
-    that differs and takes half the time of ``startswith``; text is less than the magic bytes, and
-    so are all but a twentieth of random payloads.
+    This runs for every page, and most pages have none. Comparing bytes stops at the first
+    difference and takes half the time of ``startswith``. Text sorts below the magic bytes, and so
+    do 95 % of random payloads.
     """
     candidates = [one for one in payloads if one >= AGGREGATE_MAGIC]
     return any(one < _AFTER_MAGIC for one in candidates)
 
 
 def decode_aggregate(data: bytes) -> UserRecordColumns | None:
-    """Return the records in ``data``, in their order.
+    """Return the records in ``data``, in order.
 
     Returns:
-        ``None`` if ``data`` is not an aggregate: it begins with other bytes, its checksum is wrong,
-        it does not parse, or a key in it is longer than Kinesis allows. Then it is an ordinary
-        record.
+        ``None`` if ``data`` is an ordinary record: it begins with other bytes, its checksum is
+        wrong, it does not parse, or one of its keys is longer than Kinesis allows.
 
     Raises:
-        AggregationError: it is an aggregate, and one of its records names a partition key or an
-            explicit hash key that the aggregate does not have.
+        AggregationError: ``data`` is an aggregate, and a record refers to a partition key or an
+            explicit hash key that the aggregate does not contain.
     """
     message = _unpack(data)
     if message is None:
@@ -148,7 +147,7 @@ def decode_aggregate(data: bytes) -> UserRecordColumns | None:
 
 
 def _notes_in(records: Any) -> dict[str, Any]:
-    """Return what tags of this package say of ``records``."""
+    """Return the content of this package's tags of ``records``."""
     markers: list[str | None] = []
     copies = set()
     batch = ""
@@ -156,7 +155,7 @@ def _notes_in(records: Any) -> dict[str, Any]:
         tags = {tag.key: tag.value for tag in record.tags}
         batch = tags.get(BATCH_TAG, batch)
         rest = tags.get(MARKER_TAG) if batch else None
-        # As for keys: every record would repeat half a megabyte.
+        # The same bound as for keys: every record would repeat half a megabyte.
         is_marker = rest is not None and len(batch) + len(rest) < LONGEST_MARKER
         markers.append(f"{batch}/{rest}" if is_marker else None)
         if COPY_TAG in tags:
@@ -167,7 +166,7 @@ def _notes_in(records: Any) -> dict[str, Any]:
 
 def _unpack(data: bytes) -> Any | None:
     """Return the ``AggregatedRecord`` message in ``data``; ``None`` if there is none."""
-    # The KCL, too, takes magic bytes and a digest without any message for an ordinary record.
+    # The KCL, too, treats magic bytes and a digest without a message as an ordinary record.
     if not data.startswith(AGGREGATE_MAGIC) or len(data) <= len(AGGREGATE_MAGIC) + DIGEST_BYTES:
         return None
     message, digest = data[len(AGGREGATE_MAGIC) : -DIGEST_BYTES], data[-DIGEST_BYTES:]
@@ -184,8 +183,8 @@ def _unpack(data: bytes) -> Any | None:
 
 
 def _are_texts(keys: Sequence[object], longest: int) -> bool:
-    # A key that is not UTF-8 comes as bytes. Thousands of records may share one key, which columns
-    # repeat: without a bound half a megabyte becomes gigabytes.
+    # A key that is not UTF-8 comes as bytes. Columns repeat a key for every record that shares it:
+    # without a bound, half a megabyte becomes gigabytes.
     return all(type(key) is str and len(key) <= longest for key in keys)
 
 

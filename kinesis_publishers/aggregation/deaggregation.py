@@ -1,4 +1,4 @@
-"""Deaggregates deliveries, as the configuration says."""
+"""Deaggregates deliveries according to the configuration."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from kinesis_publishers.model.records import AGGREGATE_MAGIC
 
 _LOGGER = logging.getLogger(__name__)
 
-# A shard never changes, but a stream that was deleted and created again has others of the same
-# names: an old listing must not decide for the life of a process which records are left out.
+# A shard never changes, but a stream that was deleted and created again has other shards with the
+# same ids: an old listing must not decide for the life of a process which records are left out.
 _LISTING_AGE: Final = timedelta(minutes=1)
-# Larger batches may hold thousands of records: a thread keeps the event loop free meanwhile.
+# A larger batch may hold thousands of records: it is processed in a thread.
 _MOST_BYTES_AT_ONCE: Final = 256 * 1024
 
 _T = TypeVar("_T")
@@ -47,21 +47,22 @@ class _Listing:
 class Deaggregator:
     """Replaces aggregates by the records inside them.
 
-    After a reshard, a KPL that does not know of it yet puts aggregates with records of several
-    shards, and puts the records again that arrived in the wrong shard. In a shard that has parents,
-    records in aggregates of the KPL whose hash keys belong to another shard are therefore left out,
-    one by one, and counted. All others are delivered: without a reshard nothing is put twice, nor
-    by producers that aggregate without regard to shards. Nothing is left out of a stream that
-    distributes records itself, or has done so: it is not known which records the service placed.
+    A KPL that does not know of a reshard yet puts aggregates with records of several shards, and
+    later puts the records again that arrived in the wrong shard. In a shard with parents, records
+    in KPL aggregates whose hash keys belong to another shard are therefore left out, one by one,
+    and counted. All other records are delivered: without a reshard nothing is put twice, and
+    producers that aggregate without regard to shards put nothing twice. Nothing is left out of a
+    stream that distributes records itself, or has done so: which records the service placed is
+    unknown.
 
     Args:
-        mode: what to do with aggregates.
+        mode: how aggregates are delivered.
         events: receives a report of each delivery with aggregates.
-        list_shards: lists the shards of a stream (by ARN), for shards that are known only by name.
+        list_shards: lists the shards of a stream (by ARN) if a shard is known only by name.
         fails_on_invalid: whether an invalid aggregate is an error.
-        was_auto: says whether a stream (by ARN) distributes records itself, or is known to have
-            done so; without it, none does.
-        clock: the service's clock, which the arrivals of records are of.
+        was_auto: returns whether a stream (by ARN) distributes records itself, or is known to have
+            done so; by default no stream does.
+        clock: the service's clock, by which records arrive.
     """
 
     _mode: AggregationMode
@@ -84,8 +85,8 @@ class Deaggregator:
 
         Args:
             batch: whole records, as Kinesis stored them.
-            shard: where they come from, as ListShards gives it, with parents and hash keys; with
-                ``None`` the first aggregate causes a listing.
+            shard: their shard from ListShards, with parents and hash keys; with ``None`` the first
+                aggregate causes a listing.
 
         Raises:
             AggregationError: an aggregate is invalid, and that is an error.
@@ -111,12 +112,12 @@ class Deaggregator:
         return expansion.batch
 
     async def _is_auto(self, batch: RecordBatch) -> bool:
-        """Return whether the service may have chosen the shards of the records."""
+        """Return whether the service may have chosen the shard of the records."""
         arn, newest = batch.shard.stream_arn, max(batch.arrival_epoch_seconds)
         if None in batch.partition_keys:
             self._auto.add(arn)
         if arn not in self._auto and newest > self._keyed_until.get(arn, 0.0):
-            # A batch may come long after its request: that of fan-out began the subscription.
+            # A batch may arrive long after its request: with fan-out, that opened the subscription.
             asked_at = self._clock.now().timestamp()
             if self._was_auto is not None and await self._was_auto(arn):
                 self._auto.add(arn)
@@ -203,9 +204,9 @@ class Expansion:
     """A delivery whose aggregates have been deaggregated.
 
     Attributes:
-        batch: the records, with a sub-sequence number for each that was in an aggregate.
-        found: how many there were of each kind.
-        problem: what is wrong with the first invalid aggregate.
+        batch: the records; those from an aggregate have a sub-sequence number.
+        found: the number of records of each kind.
+        problem: the problem of the first invalid aggregate.
     """
 
     batch: RecordBatch
@@ -220,17 +221,17 @@ def expand(
     filters: bool | None = None,
     fails_on_invalid: bool = False,
 ) -> Expansion:
-    """Deaggregate the aggregates in ``batch``; everything else stays as it is.
+    """Deaggregate the aggregates in ``batch``; other records stay unchanged.
 
     Args:
         batch: records as Kinesis stored them.
-        hash_range: leave out records inside aggregates of the KPL whose hash keys are not in it:
-            they belong to another shard, to which it sends them again. ``None`` leaves out nothing.
+        hash_range: the hash keys of the shard. Records in KPL aggregates with other hash keys are
+            left out: the KPL puts them again into their own shard. ``None`` leaves out nothing.
         filters: leave them out of the aggregates of every producer, or of none.
-        fails_on_invalid: raise an error instead of returning an invalid aggregate as it is.
+        fails_on_invalid: raise an error instead of returning an invalid aggregate unchanged.
 
     Raises:
-        AggregationError: an aggregate is invalid; names shard and sequence number.
+        AggregationError: an aggregate is invalid; the message has shard and sequence number.
     """
     columns = _Columns(batch, hash_range, filters, fails_on_invalid)
     for index, payload in enumerate(batch.payloads):
@@ -244,7 +245,7 @@ class _Columns:
     _range: HashRange | None
     _filters: bool | None
     _fails_on_invalid: bool
-    # For each record of the result, the index of the stored record that it comes from.
+    # The index of the stored record that each record of the result comes from.
     _origins: list[int] = field(factory=list, init=False)
     _payloads: list[bytes] = field(factory=list, init=False)
     _partition_keys: list[str | None] = field(factory=list, init=False)
@@ -332,7 +333,7 @@ class _Columns:
         except ValueError as error:
             if filters:
                 raise AggregationError(f"a sub-record has an explicit hash key {error}") from error
-            # Nothing is left out; only the number of records of other shards stays unknown.
+            # Nothing is left out; only the count of records of other shards stays unknown.
             return everything
 
     def expansion(self) -> Expansion:

@@ -1,4 +1,4 @@
-"""Publishers for a source that is an asynchronous iterator of records: one method to write."""
+"""A base class for publishers whose source is an asynchronous iterator of records."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class SourceRecord:
 
     Attributes:
         data: the payload.
-        sequence_number: increases from record to record of a shard, and is the same whenever the
-            record is read: it is the checkpoint.
+        sequence_number: the checkpoint. It increases from record to record of a shard, and a record
+            has the same one whenever it is read.
         partition_key: 1 to 256 characters; ``None`` for a record without one.
-        arrived_at: when the source took the record (aware); the instant of reading unless given.
+        arrived_at: when the source stored the record (aware); defaults to the instant of reading.
     """
 
     data: bytes
@@ -46,24 +46,23 @@ class SourceRecord:
 
 
 Iterated: TypeAlias = "SourceRecord | Sequence[SourceRecord]"
-"""A record, or several that are delivered together; ``()`` says that no record is missing now: the
-reader is at the tip."""
+"""One record, or several that are delivered together; ``()`` means that the tip is reached."""
 _END: Final[list[SourceRecord]] = []
 
 _Read: TypeAlias = "Callable[[Shard, StartingPosition], AsyncGenerator[Iterated, None]]"
 
 
 class IteratedPublisherFactory(RecordPublisherFactory):
-    """Reads each shard with :meth:`records`, an asynchronous generator that a subclass writes.
+    """Reads each shard with :meth:`records`, an asynchronous generator that a subclass implements.
 
-    Name the subclass in ``kinesis.stream.recordpublisher``. The rest is done here: positions,
-    backpressure, what was processed and what is read again.
+    Name the subclass in ``kinesis.stream.recordpublisher``. This class handles positions,
+    backpressure, and which records were processed and which are read again.
 
     Attributes:
-        options: those of the subclass, which :attr:`properties` then has the values of; every key
-            begins with ``custom.``.
-        properties: what was configured.
-        context: the clock, the control plane and what else a factory may use.
+        options: the subclass's own options; every key begins with ``custom.``. :attr:`properties`
+            has their values.
+        properties: the configuration.
+        context: the clock, the control plane and the other parts that a factory may use.
     """
 
     options: ClassVar[tuple[Option[object], ...]] = ()
@@ -78,16 +77,17 @@ class IteratedPublisherFactory(RecordPublisherFactory):
 
     @abstractmethod
     def records(self, shard: Shard, start: StartingPosition) -> AsyncGenerator[Iterated, None]:
-        """Yield the records of ``shard`` in their order, each or several at a time.
+        """Yield the records of ``shard`` in order, one or several at a time.
 
-        It may begin before ``start``: what lies before is left out. The shard has ended when it
-        returns. It waits for new records itself, by ``self.context.clock``, and yields ``()``
-        where there is none for now. It is closed when the shard is read no further, and called
-        again where the application has not processed everything.
+        The generator may begin before ``start``: earlier records are skipped. Returning ends the
+        shard. The generator waits for new records itself, with ``self.context.clock``, and yields
+        ``()`` when there are none at the moment. It is closed when the shard is no longer read. If
+        the application has not processed everything, :meth:`records` is called again.
 
         Args:
-            shard: what to read.
-            start: of the kinds TRIM_HORIZON, AT_ and AFTER_SEQUENCE_NUMBER, and AT_TIMESTAMP.
+            shard: the shard to read.
+            start: a position of the type TRIM_HORIZON, AT_SEQUENCE_NUMBER, AFTER_SEQUENCE_NUMBER
+                or AT_TIMESTAMP.
         """
 
     async def create(self, starting_position: StartingPosition, shard: Shard) -> RecordPublisher:
@@ -95,7 +95,7 @@ class IteratedPublisherFactory(RecordPublisherFactory):
 
 
 class _IteratedPublisher(RecordPublisher):
-    """Delivers what an iterator yields, one thing in each run."""
+    """Delivers what an iterator yields: one item per run."""
 
     def __init__(self, read: _Read, shard: Shard, start: StartingPosition, clock: Clock) -> None:
         if start.type is PositionType.LATEST:

@@ -54,27 +54,26 @@ _GROWTH = 2
 # The read quota of a shard: 2 MB/s, taken as 2 MiB like Flink's connector does.
 _SHARD_BYTES_PER_SECOND = 2 * 1024 * 1024
 _SHORTEST_PERIOD_SECONDS = 1.0 / CALLS_PER_SECOND
-# A busy shard moves on while it answers: less than this is its tip, where the calls of a second
-# are spread. Used up at once they would be followed by a second in which all records wait.
+# A busy shard grows while it answers. A smaller lag counts as the tip, where calls are spread over
+# the second: five calls in a row would make every record wait for the rest of it.
 _BEHIND_MILLIS = 1000
-# The longer a shard is silent the less often it is asked: its next record waits for a twentieth
-# of the silence at most.
+# A silent shard is polled less often. Its next record waits for at most a twentieth of the silence.
 _SHARE_OF_SILENCE = 0.05
 _LONGEST_IDLE_PERIOD_SECONDS = 1.0
 
 
 class PollingRecordPublisher(RecordPublisher):
-    """Publishes the records of one shard by polling; one :meth:`run` is at most one GetRecords.
+    """Publishes the records of one shard by polling; one :meth:`run` makes at most one GetRecords.
 
-    A run whose call has to be repeated later delivers nothing. The delay is waited for by the next
-    run, before it asks for room: room that is held while waiting is missing to the other shards.
+    A run whose call must be repeated delivers nothing. The next run waits for the delay before it
+    reserves room: other shards could not use room that is held during a wait.
 
     Args:
         starting_position: where to begin; not LATEST.
-        quota: what the shards allow; the publishers of a factory share it.
+        quota: the limits of the shards; the publishers of a factory share it.
 
     Attributes:
-        limit: the Limit of the next call, 1 to 10,000.
+        limit: the ``Limit`` of the next call, 1 to 10,000.
     """
 
     reads_ahead = True
@@ -109,7 +108,7 @@ class PollingRecordPublisher(RecordPublisher):
         self._iterator_retries = self._retries(config.get_iterator_retry)
         self._records_retries = self._retries(config.get_records_retry)
         self._listing_retries = self._retries(config.get_records_retry)
-        # Where an answer without an iterator was doubted last.
+        # The position at which an answer without an iterator was last doubted.
         self._doubted_at: StartingPosition | None = None
 
     def _retries(self, policy: RetryPolicy) -> RetryBudget:
@@ -122,10 +121,10 @@ class PollingRecordPublisher(RecordPublisher):
             return RunResult.INCOMPLETE
         self._asked = self._wanted(consumer)
         await consumer.wait_for_space(*expected_page(*self._last_size, self._asked))
-        # It may be less after a wait.
+        # The consumer may want fewer records after a wait.
         self._asked = self._wanted(consumer)
-        # The wait may have outlived the iterator. It is replaced here, with a single attempt: if
-        # the room were given back for that, a shard that always waits so long would read nothing.
+        # The iterator may have expired during the wait. One attempt replaces it while the room is
+        # held: after giving the room back, a shard that always waits this long would never read.
         iterator = await self._valid_iterator()
         if iterator is None:
             return RunResult.INCOMPLETE
@@ -156,7 +155,7 @@ class PollingRecordPublisher(RecordPublisher):
 
     @property
     def seconds_left(self) -> float:
-        """How long the next run will wait before it calls: for its turn, and after a failure."""
+        """How long the next run waits before its call, for its turn or after a failure."""
         elapsed = self._seconds_since_last_call()
         return max(
             0.0 if elapsed is None else self._period - elapsed,
@@ -170,7 +169,7 @@ class PollingRecordPublisher(RecordPublisher):
             self._slept_seconds += delay
 
     def _back_off(self, seconds: float) -> None:
-        """Let the next run wait for so long."""
+        """Make the next run wait for ``seconds``."""
         self._not_before = self._context.clock.monotonic() + seconds
 
     def _seconds_since_last_call(self) -> float | None:
@@ -178,7 +177,7 @@ class PollingRecordPublisher(RecordPublisher):
         return None if previous is None else self._context.clock.monotonic() - previous
 
     async def _valid_iterator(self) -> str | None:
-        """Return the iterator or a new one; ``None`` if a later run asks for it again."""
+        """Return the current or a new iterator; ``None`` if a later run must request it again."""
         age = self._context.clock.monotonic() - self._iterator_received_at
         if self._iterator is not None and age > _ITERATOR_SECONDS:
             self._drop_iterator()
@@ -191,7 +190,7 @@ class PollingRecordPublisher(RecordPublisher):
         self._context.events(IteratorReplaced(shard=self._shard.key, position=self._position))
 
     def _takes_turn(self, operation: str) -> bool:
-        """Count a call if the shard allows it; else the next run waits: this one may hold room."""
+        """Count a call if the quota allows it; otherwise make the next run wait."""
         shard = self._shard.key
         if wait := self._quota.seconds_left(shard, operation):
             self._back_off(wait)
@@ -214,7 +213,7 @@ class PollingRecordPublisher(RecordPublisher):
         if not self._takes_turn(_GET_RECORDS):
             return None
         self._last_call = self._context.clock.monotonic()
-        # Unless an answer says that there is more: what fails or is refused is not hurried.
+        # Only an answer that shows more records shortens the period: a failed call does not.
         self._period = self._tip_period
         call = self._context.data_plane.get_records(self._shard, iterator, self._asked)
         try:
@@ -226,12 +225,12 @@ class PollingRecordPublisher(RecordPublisher):
         return page
 
     async def _attempt(self, call: Awaitable[_T], retries: RetryBudget) -> _T | None:
-        """Make a call once; return ``None`` if it failed and a later run makes it again."""
+        """Attempt a call once; return ``None`` if it failed and a later run repeats it."""
         try:
             answer = await call
         except ServiceError as error:
-            # The quota is shared with every other reader of the shard: being refused says "later",
-            # and however often it is said, it is no failure.
+            # Every reader of the shard shares its quota: a refusal means "later". Repeated refusals
+            # are no failure.
             is_throttle = isinstance(error, (ThroughputExceededError, LimitExceededError))
             if is_throttle:
                 self._context.events(Throttled(shard=self._shard.key, operation=error.operation))
@@ -239,12 +238,12 @@ class PollingRecordPublisher(RecordPublisher):
             self._back_off(retries.delay_after(error, is_endless=is_endless))
             return None
         retries.reset()
-        # GetShardIterator and GetRecords answer with an iterator.
+        # GetShardIterator and GetRecords both return an iterator.
         self._iterator_received_at = self._context.clock.monotonic()
         return answer
 
     def _follow_pace(self, batch: RecordBatch) -> None:
-        """Let the next call be as late and as large as this answer suggests."""
+        """Adapt the time and the size of the next call to this answer."""
         self._last_size = len(batch), batch.payload_bytes
         if not self._quota.is_kept:
             return
@@ -276,7 +275,7 @@ class PollingRecordPublisher(RecordPublisher):
     def _adapt_limit(self, batch: RecordBatch, loop_seconds: float | None) -> None:
         if not self._config.adaptive_reads or loop_seconds is None:
             return
-        # A wait for the quota is not counted: a page that fills it would make the next one larger.
+        # Waits for the quota do not count: a page that uses it up would make the next one larger.
         busy_seconds = loop_seconds - self._slept_seconds
         self.limit = adapted_limit(
             self.limit,
@@ -287,10 +286,10 @@ class PollingRecordPublisher(RecordPublisher):
         )
 
     async def _has_ended(self, page: RecordPage) -> bool:
-        """Say whether a second witness confirms the end that an answer without an iterator claims.
+        """Return whether a second source confirms the end that an answer without iterator shows.
 
-        Otherwise the next run reads on from the position, which the service refuses if the shard
-        has left the retention. Some emulators never name child shards.
+        If not, the next run reads on from the position. The service refuses it if the shard has
+        left the retention. Some emulators never name child shards.
         """
         if page.child_shards:
             return True
@@ -301,7 +300,7 @@ class PollingRecordPublisher(RecordPublisher):
                 return False
             if not any(one.key == self._shard.key and one.is_closed for one in listed):
                 return self._doubt_end("ListShards does not show the shard as closed")
-        # Some servers measure the lag of a closed shard by the wall clock: asking twice will do.
+        # Some servers measure the lag of a closed shard by the wall clock: two answers suffice.
         if page.millis_behind_latest and self._doubted_at != self._position:
             return self._doubt_end(f"the answer is {page.millis_behind_latest} ms behind the tip")
         return True
@@ -342,15 +341,16 @@ class PollingRecordPublisherFactory(RecordPublisherFactory, known=POLLING):
 def period_after(
     tip_seconds: float, *, is_cut: bool, millis_behind_latest: int | None, silent_seconds: float
 ) -> float:
-    """Return the time between the beginnings of two calls, as far as the answer to one suggests it.
+    """Return the time from the start of one call to the start of the next.
 
-    Processing counts: a slow consumer is not slowed further. The shard's limits may ask for more.
+    Processing time is part of it, so that a slow consumer is not slowed further. The shard's limits
+    may require more.
 
     Args:
-        tip_seconds: the period of a shard at its tip.
+        tip_seconds: the period at the tip of a shard.
         is_cut: whether the answer has as many records as it may have.
-        millis_behind_latest: its lag, if that is known.
-        silent_seconds: for how long there have been no records.
+        millis_behind_latest: the lag in the answer, if known.
+        silent_seconds: the time since the last record.
     """
     if is_cut or (millis_behind_latest or 0) >= _BEHIND_MILLIS:
         return 0.0

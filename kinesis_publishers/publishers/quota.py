@@ -1,4 +1,4 @@
-"""The limits of each shard, which no setting exceeds."""
+"""AWS's limits per shard. No setting exceeds them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from attrs import define, field
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.model import ShardKey
 
-#: Of one operation per shard; GetRecords and GetShardIterator have the same (AWS API reference).
+#: Per operation and shard; the same for GetRecords and GetShardIterator (AWS API reference).
 CALLS_PER_SECOND: Final = 5
-# After an answer of 10 MB calls are refused for 5 s (AWS API reference of GetRecords). Should the
-# rate be 2 MiB, the rest makes up for a call that travels faster than the one before.
+# After an answer of 10 MB, calls are refused for 5 s (AWS API reference, GetRecords). If the rate
+# is 2 MiB/s, the difference covers a call that travels faster than the one before.
 _BYTES_PER_SECOND = 2_000_000
-# What a sleep may fall short of.
+# A sleep may end this much too early.
 _CLOCK_SECONDS = 1e-6
-# Nothing is owed after so long.
+# After this time an unused entry is removed.
 _IDLE_SECONDS = 60.0
 
 
@@ -27,7 +27,7 @@ class _Turns:
     """The last calls of one operation to one shard."""
 
     began_at: deque[float] = field(factory=lambda: deque(maxlen=CALLS_PER_SECOND), init=False)
-    # When the bytes of the last answer are made up for.
+    # When the byte rate allows the next call.
     settled_at: float = field(default=-math.inf, init=False)
 
     @property
@@ -39,10 +39,10 @@ class _Turns:
 class ShardQuota:
     """Keeps calls to shards within AWS's limits: five a second, and 2 MB/s.
 
-    All publishers of a factory share it. It never waits itself: a caller that holds room must not.
+    All publishers of a factory share it. It never waits: a caller that holds room must not wait.
 
     Attributes:
-        is_kept: whether there are limits at all.
+        is_kept: whether the limits apply.
     """
 
     def __init__(self, clock: Clock, *, is_kept: bool = True) -> None:
@@ -52,26 +52,26 @@ class ShardQuota:
         self._tidied_at = clock.monotonic()
 
     def seconds_left(self, shard: ShardKey, operation: str) -> float:
-        """Return how long the shard may not be called yet, 0 if it may."""
+        """Return how long to wait before ``shard`` may be called, 0 if it may be called now."""
         turns = self._turns.get((shard, operation))
         left = 0.0 if turns is None else turns.free_at - self._clock.monotonic()
         return left if left > _CLOCK_SECONDS else 0.0
 
     def take(self, shard: ShardKey, operation: str) -> None:
-        """Count a call that is about to be made; one that will be refused counts, too."""
+        """Count a call that is about to be made. A refused call counts, too."""
         if not self.is_kept:
             return
         now = self._clock.monotonic()
         self._turns[shard, operation].began_at.append(now)
         if now > self._tidied_at + _IDLE_SECONDS:
-            # Shards that have ended must not stay for ever.
+            # Drop the entries of shards that have ended.
             idle = [key for key, one in self._turns.items() if one.began_at[-1] < self._tidied_at]
             for key in idle:
                 del self._turns[key]
             self._tidied_at = now
 
     def charge(self, shard: ShardKey, operation: str, payload_bytes: int) -> None:
-        """Count the payload that the last call was answered with."""
+        """Count the payload bytes of the last answer."""
         turns = self._turns.get((shard, operation))
         if turns is not None:
             turns.settled_at = turns.began_at[-1] + payload_bytes / _BYTES_PER_SECOND

@@ -1,4 +1,4 @@
-"""Recognises a position whose records are gone by answers that lead nowhere: no call, no clock."""
+"""Recognises a trimmed position by its answers; makes no call and reads no clock."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 
 _STUCK_ANSWERS = 10
 _STUCK_LAG_MILLIS = 23 * 3600 * 1000
-# A lag that is stuck still jitters: it may go down a little between two answers.
+# A stuck lag jitters: it may fall a little between two answers.
 _JITTER_MILLIS = 1000
 
 
 @define(eq=False)
 class LagWatch:
-    """Counts empty answers in a row whose lag is stuck at the retention.
+    """Counts consecutive empty answers whose lag is stuck at the retention.
 
-    From a trimmed sequence number the service may answer nothing for ever, its lag stuck at the
-    retention, which is 24 hours at least. Answers may be empty with data ahead as well, but then
-    the lag shrinks.
+    From a trimmed sequence number the service may return empty answers forever. Their lag stays at
+    the retention, at least 24 hours. Empty answers with data ahead are possible too, but their lag
+    shrinks.
     """
 
     _shard: Shard
-    # How many answers have followed the first empty one without its lag shrinking.
+    # The answers since the first empty one; the lag has not shrunk.
     _stuck_answers: int = field(default=0, init=False)
     _first_lag_millis: int | None = field(default=None, init=False)
 
     def check(self, page: RecordPage, position: StartingPosition, *, has_ended: bool) -> None:
-        """Take the answer of a read from ``position`` into account.
+        """Check the answer to a read from ``position``.
 
         Args:
-            has_ended: whether it is the last answer of the shard.
+            has_ended: whether this is the last answer of the shard.
 
         Raises:
-            PositionTrimmedError: the answers show that reading leads nowhere.
+            PositionTrimmedError: the answers show that the position is trimmed.
         """
-        # Without a sequence number there is nothing that could have been trimmed.
+        # Only a sequence number can be trimmed.
         if position.sequence_number is None:
             return
         lag, first = page.millis_behind_latest, self._first_lag_millis
@@ -54,7 +54,7 @@ class LagWatch:
             raise _trimmed(self._shard, position, evidence)
 
 
-# How far ahead an instant may be that is waited for, and how long until it is tried again.
+# How far ahead an instant may be to be waited for, and the time between two attempts.
 _CLOCK_SKEW = timedelta(seconds=60)
 _CLOCK_SKEW_RETRY_SECONDS = 1.0
 
@@ -62,10 +62,10 @@ _CLOCK_SKEW_RETRY_SECONDS = 1.0
 def delay_after_refusal(
     error: InvalidArgumentError, shard: Shard, position: StartingPosition, now: datetime
 ) -> float:
-    """Return the seconds until a position that the service has refused is tried again.
+    """Return the seconds to wait before a refused position is tried again.
 
-    Its clock is known to a second only: a position may merely seem to lie in its future. An instant
-    that is ahead of it is refused until its own clock has come there.
+    The service refuses an instant in its future until its clock reaches it. Its clock is known only
+    to the second, so a pinned position may lie slightly ahead of it.
 
     Raises:
         PositionTrimmedError: the service does not know the sequence number.

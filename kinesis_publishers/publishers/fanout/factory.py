@@ -1,4 +1,4 @@
-"""Makes the publishers that subscribe to shards, a few each second."""
+"""Creates the publishers that subscribe to shards, a few per second."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from kinesis_publishers.model.sources import EFO
 from kinesis_publishers.publishers.fanout.publisher import FanOutRecordPublisher
 from kinesis_publishers.registration import create_registrar
 
-# Shards start at this rate, after as many at once as start in a second: each is a TLS handshake.
+# Each start is a TLS handshake. The shards of one second may start at once.
 _STARTS_PER_SECOND = 10
-# For the subscriptions that are about to connect, looking up names, and all other parts.
+# For subscriptions that are about to connect, name lookups and all other parts.
 _SPARE_DESCRIPTORS = 64
-# Others may need many for a moment.
+# Other parts may need many descriptors for a moment.
 _LOOKS = 5
 
 
@@ -44,12 +44,12 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory, known=EFO):
 
     @classmethod
     def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
-        # Imported here: a class that is only named loads no SDK.
+        # Imported here: naming the class must not load an SDK.
         from kinesis_publishers.aws.carriers.choice import check_client
 
         config = FanOutConfig.from_properties(properties)
         endpoint = AwsConfig.from_properties(properties).endpoint_url
-        # Before a consumer is registered.
+        # Check before a consumer is registered.
         check_client(SubscriptionHttpConfig.from_properties(properties), endpoint)
         registrar = create_registrar(RegistrationConfig.from_properties(properties), context)
         return cls(config, registrar, context)
@@ -73,7 +73,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory, known=EFO):
             await clock.sleep(delay)
 
     async def _check_descriptors(self, shard: Shard) -> None:
-        """Raise the limit of file descriptors before a subscription finds none."""
+        """Raise the limit of file descriptors before they run out."""
         for _ in range(_LOOKS):
             used, most = _used_and_most_descriptors()
             if used + _SPARE_DESCRIPTORS < most:
@@ -82,9 +82,9 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory, known=EFO):
         listed = await self._context.control_plane.list_shards(shard.stream_arn)
         shards = sum(not one.is_closed for one in listed)
         raise ConfigError(
-            f"{shard.stream_arn} has {shards} open shards, for each of which fan-out has a "
-            f"connection, and this process may open {most} files, of which it has {used}: set "
-            f"ulimit -n, with its hard limit, to {used + shards + _SPARE_DESCRIPTORS} or less, "
+            f"{shard.stream_arn} has {shards} open shards, each of which needs a connection. This "
+            f"process has {used} of at most {most} files open: raise ulimit -n, with its hard "
+            f"limit, to {used + shards + _SPARE_DESCRIPTORS} or less, "
             "divide the shards among workers, or read with kinesis.stream.recordpublisher=POLLING."
         )
 
@@ -93,7 +93,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory, known=EFO):
 
 
 def _used_and_most_descriptors() -> tuple[int, float]:
-    """Return how many files are open, and how many may be, once that limit is raised."""
+    """Return the number of open files and the limit, which is raised if it is nearly reached."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         used = os.open(os.devnull, os.O_RDONLY)  # the lowest number that is free

@@ -35,33 +35,33 @@ from kinesis_publishers.tasks import TaskScope
 _T = TypeVar("_T")
 
 _OPERATION = "SubscribeToShard"
-# Within 5 s of a successful SubscribeToShard a second call for the shard is refused; and a shard
-# takes one call per second, successful or not (AWS API reference).
+# Within 5 s of a successful SubscribeToShard a second call for the shard is refused. A shard
+# accepts one call per second, successful or not (AWS API reference).
 _EXCLUSIVE_SECONDS = 5.0
 _CALL_PERIOD_SECONDS = 1.0
-# An event that was waited for so long was not there before, but may have been under way.
+# After this wait an event is new, but it may have been under way when the wait began.
 _FRESH_SECONDS = 1.0
 _UNDER_WAY = timedelta(seconds=1)
-# A shard that has ended says so at once: AWS is never silent about it for so long.
+# AWS reports the end of a shard at once, never after a silence of this length.
 _QUIET_SECONDS = 60.0
 
 
 class _RunOver(Exception):
-    """Ends a run that the caller repeats; never leaves this module."""
+    """Ends a run that the caller repeats; it never leaves this module."""
 
 
 class FanOutRecordPublisher(RecordPublisher):
     """Publishes the records of one shard as they are pushed; one :meth:`run` is one subscription.
 
-    Within a process a subscription is continued after the last event, even an empty one: a quiet
-    shard would be searched again from its last record every five minutes. What a failure calls for,
-    a consumer that is registered again as well as a delay, waits for the beginning of the next run,
-    which has no subscription and no room.
+    Within a process, a subscription continues after the last event, even an empty one: otherwise
+    the service would search a quiet shard from its last record every five minutes. Recovery from a
+    failure (a delay, a new registration) waits for the next run, which starts without a
+    subscription and without room.
 
     Args:
         starting_position: where to begin; not LATEST.
         registrar: provides the stream consumer.
-        warned_at: when each subject was last warned about; the publishers of a factory share it.
+        warned_at: the time of the last warning by subject; the publishers of a factory share it.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class FanOutRecordPublisher(RecordPublisher):
 
     @property
     def failure(self) -> Exception | None:
-        """What prevented or ended the last subscription, if anything; the next run acts on it."""
+        """The error that prevented or ended the last subscription; the next run handles it."""
         return self._failure
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
@@ -106,7 +106,7 @@ class FanOutRecordPublisher(RecordPublisher):
         clock = self._context.clock
         if (delay := self._not_before - clock.monotonic()) > 0:
             await clock.sleep(delay)
-        # It may be registered right now, which takes long: not with room that others need.
+        # Registration takes long: finish it before reserving room that others need.
         self._consumer_arn = await self._registrar.consumer_arn(self._shard.stream_arn)
         await self._regain_room(consumer)
         requested_at = clock.now()
@@ -117,7 +117,7 @@ class FanOutRecordPublisher(RecordPublisher):
                 try:
                     return await self._read(subscription, consumer, requested_at)
                 finally:
-                    # A connection that is being closed would be left half closed.
+                    # Cancelling would leave a connection half closed.
                     if not self._is_closed:
                         scope.cancel()
         except _RunOver:
@@ -131,14 +131,14 @@ class FanOutRecordPublisher(RecordPublisher):
             )
 
     def _back_off(self, seconds: float) -> None:
-        """Let the next run wait for so long, unless it has to wait longer anyway."""
+        """Make the next run wait for at least ``seconds``."""
         self._not_before = max(self._not_before, self._context.clock.monotonic() + seconds)
 
     async def _regain_room(self, consumer: RecordBatchConsumer) -> None:
-        """Wait for the room that the last subscription was closed for the want of.
+        """Wait for the room whose lack closed the last subscription.
 
-        It is kept for the first event: if that had to ask once more, behind the others, shards that
-        all wait for longer than a subscription may would take turns without ever delivering.
+        The room is kept for the first event. If that event had to queue again, shards that all wait
+        longer than a subscription may would take turns and never deliver.
         """
         self._has_room = self._refused_room is not None
         if self._refused_room is not None:
@@ -149,13 +149,13 @@ class FanOutRecordPublisher(RecordPublisher):
         try:
             await consumer.wait_for_space(*wanted)
         finally:
-            # It is the application, not the shard, that is silent meanwhile.
+            # During the wait the application is silent, not the shard.
             self._quiet_since += self._context.clock.monotonic() - began_at
 
     async def _subscribe(self, subscribed: AsyncExitStack) -> ShardSubscription:
-        """Return a subscription that is open for as long as ``subscribed``."""
+        """Return a subscription that stays open as long as ``subscribed``."""
         context = self._context
-        # While subscriptions are refused, as in an outage, nothing is known about the shard.
+        # Refused subscriptions, as in an outage, say nothing about the shard.
         quiet_since, self._quiet_since = self._quiet_since, math.inf
         subscription = await self._of_service(self._open(subscribed))
         subscribed.callback(self._report_end, context.clock.monotonic())
@@ -182,14 +182,14 @@ class FanOutRecordPublisher(RecordPublisher):
         )
 
     async def _close_when_blocked(self, subscribed: AsyncExitStack) -> None:
-        """Let no delivery hold the connection for too long; the delivery itself continues."""
+        """Close the connection if a delivery takes too long; the delivery continues."""
         clock, seconds = self._context.clock, self._config.space_timeout_seconds
-        # One look for many deliveries: a timer for each would be dear.
+        # One check covers many deliveries: a timer for each would cost too much.
         while (left := self._delivering_since + seconds - clock.monotonic()) > 0:
             await clock.sleep(max(0.1, min(left, seconds)))
         self._is_closed = True
         self._end_reason = f"the application has processed one delivery for more than {seconds:g} s"
-        # The delivery must not end with that; the next run decides.
+        # The delivery must go on; the next run handles a failure.
         with suppress(_RunOver):
             await self._of_service(subscribed.aclose())
 
@@ -227,9 +227,9 @@ class FanOutRecordPublisher(RecordPublisher):
             if not await self._make_room(consumer, size):
                 return RunResult.INCOMPLETE
             event = await self._of_service(subscription.receive())
-            # When an event was made is not known, only that it was after the subscription began,
-            # and about when the wait for it began if none was there: with a lag of 0 everything
-            # that had arrived by then has been delivered.
+            # The service created the event after the subscription began, and about when the wait
+            # began if no event was there. With a lag of 0, everything that had arrived by then has
+            # been delivered.
             batch = RecordBatch.from_page(event.page, shard=self._shard, requested_at=requested_at)
             await self._deliver(batch, event, consumer)
             problem = _contradiction(event)
@@ -244,13 +244,13 @@ class FanOutRecordPublisher(RecordPublisher):
                 raise self._run_over(
                     MalformedResponseError(text, operation=_OPERATION, code="MalformedResponse")
                 )
-            # A heartbeat is progress, too.
+            # A heartbeat counts as progress.
             self._recovery.note_progress()
             if self._is_closed:
                 return RunResult.INCOMPLETE
 
     async def _make_room(self, consumer: RecordBatchConsumer, payload_bytes: int) -> bool:
-        """Wait for the room that the coming event needs, but not for so long as to hold it back."""
+        """Wait a limited time for the room of the next event; return whether it is there."""
         if self._has_room:
             return True
         wanted = self._last_record_count, payload_bytes
@@ -296,17 +296,17 @@ class FanOutRecordPublisher(RecordPublisher):
     def _position_after(
         self, event: SubscriptionEvent, batch: RecordBatch, processed: SequenceNumber | None
     ) -> StartingPosition:
-        # One that comes with child shards is not trusted.
+        # A continuation next to child shards is not trusted.
         continuation = None if event.page.child_shards else event.continuation_sequence_number
         last = self._last_delivered
-        # An empty event does not leave behind what an earlier one brought.
+        # An empty event does not skip unprocessed records of an earlier one.
         is_processed = last is None or (processed is not None and processed >= last)
         if continuation is not None and is_processed:
             return StartingPosition.after(continuation)
         return continue_from(self._position, processed) if len(batch) else self._position
 
     async def _rest_publisher(self, problem: str = "") -> RecordPublisher | None:
-        """Return what polls the rest of a shard that is closed and whose end does not come."""
+        """Return the poller for the rest of a closed shard whose end is never reported, if any."""
         poll_rest = self._context.poll_rest
         is_quiet = self._context.clock.monotonic() - self._quiet_since >= _QUIET_SECONDS
         if self._poller is not None or poll_rest is None or not (problem or is_quiet):
@@ -318,13 +318,13 @@ class FanOutRecordPublisher(RecordPublisher):
         self._recovery.warn(
             f"{self._shard}: ListShards shows the shard as closed, but {_OPERATION} does not end "
             f"it: {problem or 'nothing comes'}. The rest is read with GetRecords, from "
-            f"{self._position} on. Check aws.endpoint: AWS does not answer like that.",
+            f"{self._position} on. AWS does not answer like this: check aws.endpoint.",
             about=f"the rest of {self._shard}",
         )
         return self._poller
 
     async def _of_service(self, call: Awaitable[_T]) -> _T:
-        """Await what the service does; end the run if it failed: the next one decides."""
+        """Await ``call``; on failure, end the run and leave the error to the next one."""
         try:
             return await call
         except Exception as error:
@@ -337,7 +337,7 @@ class FanOutRecordPublisher(RecordPublisher):
 
 
 def _contradiction(event: SubscriptionEvent) -> str:
-    """Say in words how an event contradicts itself about the end of its shard, if it does."""
+    """Return how an event contradicts itself about the end of its shard; empty if it does not."""
     number = event.continuation_sequence_number
     children = ", ".join(child.shard_id for child in event.page.child_shards)
     if number is None and not children:

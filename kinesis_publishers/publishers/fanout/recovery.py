@@ -1,4 +1,4 @@
-"""Decides what follows from an error of a subscription, by its whole cause chain."""
+"""Decides how to recover from an error of a subscription, by its whole cause chain."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _LOGGER = logging.getLogger(__name__)
 _WARNING_PERIOD_SECONDS = 60.0
 
 _THROTTLES = (ThroughputExceededError, LimitExceededError)
-# The connection broke, another reader's subscription is too young to be taken over, or a rate is
-# used up: none of that says anything about the next call.
+# A broken connection, a subscription too young to be taken over, an exceeded rate: none of these
+# predicts the next call.
 _REPEATED_ENDLESSLY = (ConnectionFailedError, ResourceInUseError, *_THROTTLES)
-# For 5 s a subscription cannot be taken over (AWS API reference); the measured time may be a little
-# less. Two readers that give way to each other hold a shard for less than a minute each.
+# A subscription cannot be taken over for 5 s (AWS API reference); the measured time may be slightly
+# less. Two readers that displace each other hold a shard for less than a minute each.
 _TAKEN_OVER_SECONDS = (4.0, 60.0)
 _TAKEOVERS_TO_REPORT = 3
-# Neither reader knows which is meant to read: both continue, late, but without a storm of calls.
+# Neither reader knows which one should read. Both continue, late, but without a storm of calls.
 _TAKEOVER_DELAY_SECONDS, _MOST_TAKEOVER_DELAY_SECONDS = 5.0, 30.0
 
 
 class SubscriptionRecovery:
-    """Says how long to wait before a shard is subscribed to again, or that it cannot be.
+    """Decides how long to wait before the next subscription, or that reading must end.
 
     Args:
-        config: the retry policy and what the user calls recoverable.
+        config: the retry policy and the errors that the user declared recoverable.
         registrar: registers the stream consumer again if it is gone.
-        warned_at: when each subject was last warned about; shards may share it.
+        warned_at: the time of the last warning by subject; shards may share it.
     """
 
     def __init__(
@@ -68,18 +68,18 @@ class SubscriptionRecovery:
         )
 
     def note_progress(self) -> None:
-        """Allow everything again: an event has arrived."""
+        """Reset the retries: an event has arrived."""
         self._retries.reset()
 
     def warn(self, message: str, *, about: str | None = None) -> None:
-        """Log ``message``, at most once a minute for its subject: the shard unless given."""
+        """Log ``message`` at most once a minute per subject, by default the shard."""
         now, about = self._context.clock.monotonic(), about or str(self._shard)
         if now - self._warned_at.get(about, -math.inf) >= _WARNING_PERIOD_SECONDS:
             self._warned_at[about] = now
             _LOGGER.warning("%s", message)
 
     def note_end(self, seconds: float) -> None:
-        """Take into account that a subscription has ended after ``seconds``."""
+        """Note that a subscription has ended after ``seconds``."""
         shortest, longest = _TAKEN_OVER_SECONDS
         self._may_be_taken_over = shortest <= seconds < longest
         if seconds >= longest:
@@ -88,10 +88,10 @@ class SubscriptionRecovery:
     async def delay_after(
         self, error: Exception, position: StartingPosition, consumer_arn: str
     ) -> float:
-        """Return the seconds to wait after ``error``; raise what ends the reading of the shard.
+        """Return the seconds to wait after ``error``, or raise the error that ends reading.
 
         Args:
-            error: what a subscription failed with, before or after it was accepted.
+            error: why a subscription failed, before or after it was accepted.
             position: where it would have begun or continued.
             consumer_arn: the stream consumer of the subscription.
 
@@ -99,13 +99,13 @@ class SubscriptionRecovery:
             PositionTrimmedError: the service no longer knows the position.
             ShardNotFoundError: the shard has left the retention.
             ConsumerNotFoundError: the consumer is gone, and is not registered again.
-            ServiceError: retrying does not cure it.
+            ServiceError: a retry cannot help.
             RetriesExhaustedError: the policy allows no more repetitions.
         """
         deciding = _deciding_error(error)
         if isinstance(deciding, _THROTTLES):
             self._context.events(Throttled(shard=self._shard.key, operation=deciding.operation))
-        # What the user has named counts wherever in the cause chain it stands.
+        # An error that the user declared recoverable counts anywhere in the cause chain.
         if isinstance(deciding, _REPEATED_ENDLESSLY) or self._recoverable.contain(error):
             delay = self._retries.delay_after(deciding, is_endless=True)
             return max(delay, self._delay_after_takeover(deciding, consumer_arn))
@@ -113,8 +113,8 @@ class SubscriptionRecovery:
             return delay_after_refusal(deciding, self._shard, position, self._context.clock.now())
         if isinstance(deciding, StreamNotFoundError):
             finding = await self._find_missing(consumer_arn)
-            # A new consumer is not known everywhere at once. It still counts, or a consumer
-            # that is deleted again and again would keep this going for ever.
+            # A new consumer is not known everywhere at once. The retry counts all the same: a
+            # consumer that is repeatedly deleted would otherwise keep this going forever.
             deciding = InternalServiceError(
                 f"{str(deciding).rstrip('.')}. {finding}",
                 operation=deciding.operation,
@@ -124,8 +124,8 @@ class SubscriptionRecovery:
         return self._retries.delay_after(deciding)
 
     def _delay_after_takeover(self, error: Exception, consumer_arn: str) -> float:
-        """Return how long another reader of the same consumer is left the shard."""
-        # A refusal right after a subscription was cut off: another reader has just subscribed.
+        """Return how long to leave the shard to another reader of the same consumer."""
+        # A refusal right after a subscription broke off: another reader has just subscribed.
         if not (isinstance(error, ResourceInUseError) and self._may_be_taken_over):
             return 0.0
         self._may_be_taken_over = False
@@ -135,7 +135,7 @@ class SubscriptionRecovery:
         self.warn(
             f"{self._shard}: another reader has taken the subscription over {self._takeovers} "
             f"times in a row. It uses the same stream consumer, {consumer_arn}: both get every "
-            "record, but up to half a minute late. Give each application a name of its own in "
+            "record, but up to half a minute late. Give each application its own "
             "kinesis.stream.efo.consumername, and run one fetcher for each.",
             about=consumer_arn,
         )
@@ -143,15 +143,14 @@ class SubscriptionRecovery:
         return min(_MOST_TAKEOVER_DELAY_SECONDS, more * _TAKEOVER_DELAY_SECONDS)
 
     async def _find_missing(self, consumer_arn: str) -> str:
-        """Say in words what was found out, if nothing is missing for good.
+        """Return a sentence about what was found, unless something is missing for good.
 
-        The end of a shard is never concluded from it: a shard that was read to its end says so
-        itself.
+        The result never implies the end of a shard: a shard reports its own end.
         """
         try:
             await self._renew_consumer(consumer_arn)
         except ServiceError as failure:
-            # The next refusal asks again.
+            # The next refusal repeats the question.
             if not failure.retryable:
                 raise
             return f"What is missing could not be found out: {failure}"
@@ -162,7 +161,7 @@ class SubscriptionRecovery:
             if await self._registrar.renew(self._shard.stream_arn, consumer_arn) != consumer_arn:
                 return
         except ConsumerNotFoundError:
-            # Without the stream or the shard there is more to say than that.
+            # A missing stream or shard is the more precise error.
             await self._check_shard()
             raise
         await self._check_shard()
@@ -179,5 +178,5 @@ class SubscriptionRecovery:
 
 
 def _deciding_error(error: Exception) -> Exception:
-    """Return what an error is judged by: the first one of the service in its cause chain."""
+    """Return the first error of the service in the cause chain, or ``error`` itself."""
     return next((one for one in causes(error) if isinstance(one, ServiceError)), error)
