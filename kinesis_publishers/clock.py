@@ -19,15 +19,15 @@ from typing import Self
 _LOGGER = logging.getLogger(__name__)
 
 _NONE = timedelta()
-# Where there is one, the clock that goes on while the machine is suspended: a lease has ended then.
+# Where possible, a clock that goes on while the machine is suspended: leases expire meanwhile.
 _monotonic = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME)
     if hasattr(time, "CLOCK_BOOTTIME")
     else time.monotonic
 )
-# A Date header has whole seconds.
+# A Date header has a resolution of one second.
 _SECOND = timedelta(seconds=1)
-# Clocks drift, and are corrected while a process runs.
+# Clocks drift, and may be corrected while a process runs.
 _MEMORY_SECONDS = 600.0
 
 
@@ -40,7 +40,7 @@ class Clock(ABC):
 
     @property
     def skew(self) -> timedelta:
-        """What :meth:`now` currently adds to this machine's clock."""
+        """The current difference of :meth:`now` to this machine's clock."""
         return _NONE
 
     @abstractmethod
@@ -55,7 +55,7 @@ class Clock(ABC):
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Return a context whose body is cancelled, with ``TimeoutError``, after ``seconds``.
 
-        Its ``expired()`` tells this from a ``TimeoutError`` that the body raises by itself.
+        Its ``expired()`` distinguishes this from a ``TimeoutError`` of the body itself.
         """
 
 
@@ -80,8 +80,8 @@ class ServiceClock(Clock):
 
     def __init__(self, machine: Clock) -> None:
         self.machine = machine
-        # By how much the service's clock is ahead, at least and at most, and since when this is
-        # known. Replaced as a whole, because answers come in several threads.
+        # The least and the greatest lead of the service's clock, and since when they are known.
+        # Replaced as a whole, because answers arrive in several threads.
         self._bounds: tuple[timedelta, timedelta, float] | None = None
         self._is_doubted = False
         self._reported = _NONE
@@ -94,7 +94,7 @@ class ServiceClock(Clock):
     @property
     def skew(self) -> timedelta:
         low, high, _ = self._bounds or (_NONE, _NONE, 0.0)
-        # A record that was put after a pinned LATEST must not be missed: too early is safe.
+        # Too early is safe: a record put after a pinned LATEST must not be missed.
         return _NONE if low <= _NONE <= high else low
 
     def now(self) -> datetime:
@@ -110,9 +110,9 @@ class ServiceClock(Clock):
         return self.machine.timeout(seconds)
 
     def observe(self, date: str | None, *, sent_at: datetime) -> None:
-        """Learn from the ``Date`` header of an answer that has just come; ignore an invalid one.
+        """Learn from the ``Date`` header of an answer that has just arrived; ignore an invalid one.
 
-        This machine's clock says ``sent_at`` of the request.
+        ``sent_at`` is the time of the request by this machine's clock.
         """
         try:
             told = parsedate_to_datetime(date or "").replace(tzinfo=UTC)
@@ -125,7 +125,7 @@ class ServiceClock(Clock):
             low, high = max(known[0], low), min(known[1], high)
         else:
             known = fresh
-        # One answer that contradicts the others may come from a cache; two mean a corrected clock.
+        # One contradicting answer may come from a cache; two mean that the clock was set.
         self._is_doubted = low > high and not self._is_doubted
         if self._is_doubted:
             return

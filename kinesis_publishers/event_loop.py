@@ -24,10 +24,10 @@ FORKED: Final = "%s was opened before this process was forked: open one in each 
 
 
 class OwnProcess:
-    """The process in which something was opened: a fork has neither its loop nor its connections.
+    """The process that opened something: a fork has neither its loop nor its connections.
 
     Attributes:
-        is_left: whether this is a process that was forked off since.
+        is_left: whether this is a later fork of that process.
     """
 
     def __init__(self) -> None:
@@ -35,10 +35,10 @@ class OwnProcess:
         _PROCESSES.add(self)
 
     def check(self, what: str) -> None:
-        """Check that ``what`` was opened in this process; before any lock, which a fork inherits.
+        """Check that this process opened ``what``, before taking a lock that a fork inherits.
 
         Raises:
-            ClosedError: it was not.
+            ClosedError: another process opened it.
         """
         if self.is_left:
             raise ClosedError(FORKED % what)
@@ -56,20 +56,20 @@ os.register_at_fork(after_in_child=_leave_in_child)
 
 
 class EventLoopThread:
-    """An event loop in a thread of its own, which runs during blocking calls.
+    """An event loop in a separate thread, which runs during blocking calls.
 
-    The thread is a daemon: Spark ends the process of a stopped query with SIGKILL or by exiting,
-    and neither may wait for a subscription.
+    The thread is a daemon: Spark ends the process of a stopped query by SIGKILL or by exiting, and
+    the exit must not wait for a subscription.
     """
 
     def __init__(self, *, name: str) -> None:
         self._loop = asyncio.new_event_loop()
-        # Names are resolved in it. At the end of the interpreter no thread starts any more, from
-        # Python 3.12 on: it has one from the beginning.
+        # It resolves names. From Python 3.12 on no thread starts at the end of the interpreter, so
+        # it starts one now.
         self._executor = ThreadPoolExecutor(thread_name_prefix=name)
         self._executor.submit(int)
         self._loop.set_default_executor(self._executor)
-        # The loop refers to its tasks weakly: one that waits for another could be collected.
+        # The loop has only weak references to tasks: a waiting task could be collected.
         self._started = set[Future[Any]]()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -79,16 +79,16 @@ class EventLoopThread:
         try:
             self._loop.run_forever()
         finally:
-            # After a SystemExit as well, which leaves the loop: a caller waits for the futures.
+            # Also after a SystemExit, which leaves the loop: callers wait for the futures.
             self._clean_up()
 
     def _clean_up(self) -> None:
         try:
-            # Again while there are tasks: another thread may have started one meanwhile.
+            # Repeat while there are tasks: another thread may have started one.
             while asyncio.all_tasks(self._loop):
                 self._loop.run_until_complete(_cancel_other_tasks())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            # The loop's own way to do that starts a thread.
+            # The loop's own method starts a thread.
             self._executor.shutdown()
         finally:
             self._loop.close()
@@ -99,32 +99,32 @@ class EventLoopThread:
         return threading.current_thread() is self._thread
 
     def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Run ``work`` as a task; its result or error is the future's."""
+        """Run ``work`` as a task; the future receives its result or error."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         self._started.add(future)
         future.add_done_callback(self._started.discard)
         return future
 
     def call(self, function: Callable[..., object], *args: object) -> None:
-        """Call ``function`` in the loop's thread, soon, and do not wait for it."""
+        """Schedule ``function`` in the loop's thread; do not wait for it."""
         self._loop.call_soon_threadsafe(function, *args)
 
     def close(self) -> None:
-        """Cancel what still runs, wait until it has cleaned up, and end the thread."""
+        """Cancel all tasks, wait until they have cleaned up, and end the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
 
 class OpenInThread(Generic[_T]):
-    """The value of an async context manager, kept open in a thread with an event loop of its own.
+    """The value of an async context manager that is kept open in a thread with an event loop.
 
     Args:
-        context: entered at once, left by :meth:`close`.
+        context: entered at once; :meth:`close` leaves it.
 
     Attributes:
-        process: where the thread is.
-        loop: runs everything that uses the value.
-        value: the value that the context has yielded.
+        process: the process of the thread.
+        loop: the event loop for everything that uses the value.
+        value: the value of the context.
     """
 
     def __init__(self, context: AbstractAsyncContextManager[_T], *, name: str) -> None:
@@ -138,7 +138,7 @@ class OpenInThread(Generic[_T]):
             raise
 
     def close(self, error: BaseException | None = None) -> None:
-        """Leave the context, because of ``error`` perhaps, and end the thread."""
+        """Leave the context, with ``error`` if there was one, and end the thread."""
         kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
         try:
             self.loop.start(self._resources.__aexit__(kind, error, traceback)).result()
@@ -161,17 +161,17 @@ _OPEN: Final[set[_Closeable]] = set()
 
 
 def close_at_exit(one: _Closeable) -> None:
-    """Let the end of the interpreter close ``one``, which :func:`closed_before_exit` takes back."""
+    """Close ``one`` at the end of the interpreter, unless :func:`closed_before_exit` is called."""
     _OPEN.add(one)
 
 
 def closed_before_exit(one: _Closeable) -> None:
-    """Say that ``one`` has been closed."""
+    """Note that ``one`` has been closed."""
     _OPEN.discard(one)
 
 
 def close_all() -> None:
-    """Close everything that the end of the interpreter would close."""
+    """Close everything that is still open."""
     for one in tuple(_OPEN):
         try:
             one.close()
@@ -179,6 +179,6 @@ def close_all() -> None:
             _LOGGER.error("At the end of the program %r could not be closed: %s", one, error)
 
 
-# Before the threads of concurrent.futures end, without which no name is resolved: what is
-# registered later runs earlier, and their module has been loaded. Functions of atexit run after.
+# This must run before the threads of concurrent.futures end, which resolve names. Later
+# registrations run earlier, and that module has been loaded. Functions of atexit run after.
 getattr(threading, "_register_atexit", atexit.register)(close_all)

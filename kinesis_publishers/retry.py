@@ -1,4 +1,4 @@
-"""Decides how often and after which delay a call is repeated; nothing else in the package does."""
+"""Decides how often, and after which delay, a call is repeated; the only place that does."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _LOGGER = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-# A single failure needs no attention, unless it took as long as this.
+# A single failure needs no attention unless it took this long.
 _FAILURES_TO_REPORT = 2
 _PROMPT_SECONDS = 2.0
 _REPORT_PERIOD_SECONDS = 60.0
 _OUTAGE = "kinesis.retry.outagemillis"
 _ADVICE = "Raise {} if the service is expected to recover."
 _ADVICE_AT_START = "The service has not answered once: set {} to wait longer for it."
-# An error of the connection says so itself.
+# A connection error already says so.
 _ADVICE_ON_ADDRESS = "Check its address (aws.region, aws.endpoint or that of the checkpoint store)."
-# Answers that say "later": they need no attention unless they persist.
+# Answers that mean "later" need no attention unless they persist.
 _REQUESTS_TO_WAIT = (ThroughputExceededError, LimitExceededError, ResourceInUseError)
 
 
@@ -78,21 +78,21 @@ class RetryPolicy:
 
     def delay_seconds(self, attempt: int) -> float:
         """Return a random delay before repetition ``attempt`` (counted from 0), in seconds."""
-        # All that is used of backoff: its decorators sleep on the system's clock and know neither
-        # outages nor the budget that the shards of a fetcher share.
+        # Only this part of backoff is used: its decorators sleep by the system's clock, and know
+        # neither outages nor the budget that the shards of a fetcher share.
         return float(backoff.full_jitter(self.delay_bound_seconds(attempt)))
 
 
-# Shards that fail together are reported once: when an operation was last reported as failing, and
-# whether its recovery must still be reported; per clock, which all parts of a fetcher share.
+# Shards that fail together are reported once. By clock, which all parts of a fetcher share: when an
+# operation was last reported as failing, and whether its recovery must still be reported.
 _REPORTS: Final[WeakKeyDictionary[Clock, dict[str, tuple[float, bool]]]] = WeakKeyDictionary()
 
 
 @define(eq=False)
 class RetryBudget:
-    """What a policy still allows one operation; the caller does the waiting.
+    """The retries that a policy still allows one operation; the caller waits.
 
-    It is for callers that must release something before they wait; all others use
+    It is for callers that must release something before they wait. Others use
     :func:`call_with_retries`.
 
     Args:
@@ -114,15 +114,15 @@ class RetryBudget:
     _attempts: int = field(default=0, init=False)
     _failures: int = field(default=0, init=False)
     _unexpected: int = field(default=0, init=False)
-    # The failing operation, once its failure was worth a report, even by another budget.
+    # The failing operation, once this or another budget has reported its failure.
     _failing: str | None = field(default=None, init=False)
 
     def delay_after(self, error: Exception, *, is_endless: bool = False) -> float:
         """Return the delay, in seconds, before the failed call is made again.
 
         Args:
-            is_endless: whether to repeat the call as often as it takes, without using up retries (a
-                throttle is a request to slow down, not a failure); the delays grow nevertheless.
+            is_endless: whether to repeat the call until it succeeds, without using up retries: a
+                throttle is a request to slow down, not a failure. The delays grow nevertheless.
 
         Raises:
             Exception: ``error`` itself, if it is not retryable.
@@ -152,7 +152,7 @@ class RetryBudget:
 
     @property
     def _is_unanswered(self) -> bool:
-        """Whether the service has never answered; a request to wait is an answer."""
+        """Whether the service has never answered; a throttle is an answer."""
         return self._is_start and self._unexpected == self._attempts
 
     @property
@@ -185,16 +185,16 @@ class RetryBudget:
         )
 
     def _is_to_report(self, operation: str, elapsed: float) -> bool:
-        """Say whether a failure is worth a warning now.
+        """Return whether to log a warning about a failure now.
 
-        A single quick failure is not. Several in a row are, at once and then once a minute;
-        requests to wait are, after a minute.
+        A single quick failure needs none. Several in a row need one at once and then one a minute;
+        throttles need one after a minute.
         """
         failures_to_report = _FAILURES_TO_REPORT if elapsed < _PROMPT_SECONDS else 1
         if self._unexpected < failures_to_report and elapsed < _REPORT_PERIOD_SECONDS:
             return False
         if (self._start_seconds or math.inf) <= _PROMPT_SECONDS:
-            return False  # The error follows at once, and says the same.
+            return False  # The error that follows says the same.
         self._failing = operation
         reports, now = _REPORTS.setdefault(self._clock, {}), self._clock.monotonic()
         if now - reports.get(operation, (-math.inf, False))[0] < _REPORT_PERIOD_SECONDS:
@@ -203,13 +203,13 @@ class RetryBudget:
         return True
 
     def reset(self) -> None:
-        """Allow everything again: the operation has succeeded."""
+        """Reset the retries: the operation has succeeded."""
         if self._failing is not None:
             reports = _REPORTS[self._clock]
             said_at, is_open = reports[self._failing]
             reports[self._failing] = said_at, False
             if is_open:
-                # At the level of the warning that it ends.
+                # The level is that of the warning.
                 _LOGGER.warning("%s works again.", self._failing)
         self._began_at = self._failing = None
         self._attempts = self._failures = self._unexpected = 0
@@ -225,7 +225,7 @@ class RetryBudget:
         if "aws.cabundle" in str(error):
             advice = "Waiting longer does not help."
         return RetriesExhaustedError(
-            # What the error says to do comes first.
+            # The advice of the error comes first.
             f"{str(error).rstrip('.')}. {operation or 'The call'} failed {_times(self._attempts)} "
             f"in {elapsed:.1f} s, the last time with {code or type(error).__name__}. "
             f"{self._advice or advice}",

@@ -1,4 +1,4 @@
-"""Groups of asyncio tasks: a scope waits for its tasks, and the first failure stops the others."""
+"""Scopes of asyncio tasks: a scope waits for its tasks, and the first failure stops the rest."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _T = TypeVar("_T")
 
 @contextmanager
 def cancelled_from_outside_only(error_type: type[Exception], what: str) -> Iterator[None]:
-    """Turn a CancelledError into an error unless the current task was asked to stop meanwhile.
+    """Turn a CancelledError into an error unless the current task was cancelled.
 
-    It comes from ``what``, a part that was cancelled by itself, and would look like an orderly end.
+    The exception then comes from ``what``, a part that cancelled itself, and would look like an
+    orderly end.
     """
     requests = _cancel_requests()
     try:
@@ -31,34 +32,34 @@ def cancelled_from_outside_only(error_type: type[Exception], what: str) -> Itera
 
 
 async def cancellable(call: Callable[[], Awaitable[_T]]) -> _T:
-    """Await ``call()``; raise ``CancelledError`` even where it swallows a request to stop.
+    """Await ``call()``; raise ``CancelledError`` even if the call swallows a cancellation.
 
-    It does if its result is ready at the same moment: pyreqwest (0.15), and before Python 3.12
-    ``asyncio.wait_for``, which redis-py sends every command with. It must not have an
-    ``asyncio.TaskGroup``, which leaves a request behind when it fails, before Python 3.13.
+    Some calls swallow one if their result is ready at the same moment: pyreqwest (0.15), and before
+    Python 3.12 ``asyncio.wait_for``, with which redis-py sends every command. The call must not use
+    an ``asyncio.TaskGroup``: before Python 3.13 a failed one leaves a cancellation behind.
     """
     requests = _cancel_requests()
     try:
         return await call()
     finally:
-        # It may hold a connection; a traceback would hold it in turn.
+        # The result may hold a connection, and a traceback would hold the result.
         del call
         if _cancel_requests() > requests:
             raise asyncio.CancelledError
 
 
 def _cancel_requests() -> int:
-    # Compare two counts: before Python 3.13 a TaskGroup that has failed leaves a request behind.
+    # Compare two counts: before Python 3.13 a failed TaskGroup leaves a cancellation behind.
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
 class TaskScope:
-    """An ``asyncio.TaskGroup`` that raises the first failure itself, not a group of one.
+    """An ``asyncio.TaskGroup`` that raises the first failure itself, not in a group.
 
-    Leaving the scope waits for every task. When one fails the others are cancelled, and the
-    exception that was raised first is raised here; the rest are attached as notes. A scope whose
-    owner is cancelled ends in ``CancelledError`` in any case; what fails meanwhile is a note, too.
+    Leaving the scope waits for every task. If one fails, the others are cancelled, and the scope
+    raises the first exception; others are attached as notes. A scope whose owner is cancelled
+    always ends in ``CancelledError``; failures meanwhile become notes, too.
     """
 
     def __init__(self) -> None:
@@ -79,10 +80,10 @@ class TaskScope:
                 raised = await self._end_of_tasks()
             await self._group.__aexit__(*raised)
         except BaseExceptionGroup as group:
-            # Its members only: a task may have raised a group itself, which is its error.
+            # Unpack only this group: a group that a task raised is that task's error.
             first, *rest = group.exceptions
             if _cancel_requests() > self._requests:
-                # From Python 3.13 on, the group has repeated the request.
+                # From Python 3.13 on, the group has repeated the cancellation.
                 with suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
                 first, rest = asyncio.CancelledError(), [first, *rest]
@@ -94,10 +95,10 @@ class TaskScope:
             del raised
 
     async def _end_of_tasks(self) -> Any:
-        """Wait for every task, and return with which exception the wait has ended, if any.
+        """Wait for every task; return the exception that ended the wait, if any.
 
-        It is not the group that waits: before Python 3.13 the request by which a failure ends that
-        wait would stay behind, and look like one from outside.
+        The group must not wait itself: before Python 3.13 the cancellation by which a failure ends
+        its wait would stay behind, and look like one from outside.
         """
         try:
             while self._tasks:
@@ -107,11 +108,11 @@ class TaskScope:
         return None, None, None
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
-        """Run ``work`` as a task of this scope; if that is being cancelled, so is the task."""
+        """Run ``work`` as a task of this scope; a cancelled scope cancels the task at once."""
         try:
             task = self._group.create_task(work, name=name)
         except RuntimeError:
-            # Before Python 3.13 the group leaves it open.
+            # Before Python 3.13 the group does not close the coroutine.
             work.close()
             if not self._is_open:
                 raise
@@ -132,7 +133,7 @@ async def _do_nothing() -> None:
 
 
 async def wait_for_event(event: asyncio.Event, *, timeout_seconds: float, clock: Clock) -> bool:
-    """Wait until ``event`` is set or the time is up; say whether it is set."""
+    """Wait until ``event`` is set or ``seconds`` have passed; return whether it is set."""
     if not event.is_set():
         async with TaskScope() as scope:
             # Takes a function and not a coroutine, which a task that is cancelled before its first

@@ -1,4 +1,4 @@
-"""Tracebacks that show the user's code: the frames of this package say nothing to the user."""
+"""Shortens tracebacks to the user's code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kinesis_publishers.errors import KinesisPublishersError, RetriesExhaustedEr
 
 _LOGGER = logging.getLogger(__name__)
 
-# The folders and files whose frames are left out: this package, and what calls it back.
+# The folders and files whose frames are left out: this package, and the code that calls it back.
 _INNER: Final = (
     f"{Path(__file__).parent}/",
     f"{Path(asyncio.__file__).parent}/",
@@ -26,9 +26,9 @@ _INNER: Final = (
 class ShortTraceback:
     """Shortens the traceback of an exception that leaves the body of ``with ShortTraceback():``.
 
-    An error of this package says in its message what to do: the frames of this package are left
-    out. So they are for an exception of the user's own code, whose frames remain. Any other one may
-    be a fault of this package, and stays whole. The logger of this module has all of it, at DEBUG.
+    Frames of this package are left out of its own errors, whose messages say what to do, and of
+    exceptions of the user's code, whose frames remain. Any other exception may be a fault of this
+    package and stays whole. The logger of this module gets whole tracebacks at DEBUG.
     """
 
     def __enter__(self) -> None:
@@ -50,13 +50,13 @@ def _shorten(error: BaseException | None) -> None:
         seen.add(id(error))
         error.__traceback__ = _from_the_user(error)
         if isinstance(error, ServiceError | RetriesExhaustedError):
-            # Its message has what the cause says, which remains as its __context__.
+            # Its message contains that of the cause, which remains as __context__.
             error.__cause__ = None
         error = error.__cause__
 
 
 def _from_the_user(error: BaseException) -> TracebackType | None:
-    """Return the traceback from the first frame of the user's, ``None`` if there is no such."""
+    """Return the traceback from the first frame of the user's code, ``None`` if it has none."""
     found = entry = error.__traceback__
     while found is not None and _is_inner(found):
         found = found.tb_next

@@ -145,7 +145,7 @@ class _Message:
     _batch: str | None = None
 
     def add(self, record: Packable, max_bytes: int | None) -> bool:
-        """Add a record unless the aggregate would exceed ``max_bytes``; return whether it was added.
+        """Add a record if the aggregate stays within ``max_bytes``; return whether it does.
 
         After a refusal nothing may be added.
         """

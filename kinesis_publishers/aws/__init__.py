@@ -1,4 +1,4 @@
-"""Talks to AWS: clients, credentials, error mapping, decoding, and what PutRecords takes.
+"""Talks to AWS: clients, credentials, error mapping, decoding, and PutRecords.
 
-It names nothing itself: what uses one part does not load the SDK for the others.
+The package exports nothing: using one part does not load the SDK for the others.
 """

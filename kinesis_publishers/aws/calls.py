@@ -1,9 +1,8 @@
-"""Makes the calls of the data plane: botocore makes the pattern of each, and only that.
+"""Makes the calls of the data plane, after a pattern that botocore makes of the first one.
 
-For the first call of an operation on a stream botocore resolves the endpoint, finds the credentials
-and writes the headers, as for any call. The hook ``before-send``, where something else may answer a
-signed request, takes that request away before it is sent. Then each call is signed here, and sent
-by a carrier.
+For the first call of an operation on a stream, botocore resolves the endpoint, finds the
+credentials and writes the headers. The hook ``before-send`` takes the signed request before it is
+sent. From then on this module signs each call, and a carrier sends it.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ JSON = "application/x-amz-json-1.1"
 
 @frozen
 class Answer:
-    """What the service answers.
+    """An answer of the service.
 
     Attributes:
-        headers: looked up by names in lower case.
+        headers: their names are looked up in lower case.
     """
 
     status: int
@@ -45,16 +44,16 @@ class Answer:
         return self.headers.get("content-type", "").startswith(cbor.CONTENT_TYPE)
 
     def parsed(self) -> Any:
-        """Return what the body says.
+        """Return the decoded body.
 
         Raises:
-            ValueError: it is not what its content type announces.
+            ValueError: the body does not match its content type.
         """
         return cbor.loads(self.body) if self.is_cbor else orjson.loads(self.body)
 
 
 class _Taken(BaseException):
-    """Carries a signed request out of botocore; nothing there catches it."""
+    """Carries a signed request out of botocore, which does not catch it."""
 
     def __init__(self, request: Any) -> None:
         super().__init__()
@@ -67,8 +66,8 @@ class ServiceCalls:
     The operations must not be called through the client itself.
 
     Args:
-        carrier: sends the calls that are answered at once.
-        clock: learns the time of the service.
+        carrier: sends the calls, except subscriptions.
+        clock: learns the service's time.
     """
 
     def __init__(self, client: Any, carrier: AiohttpCarrier, clock: Clock) -> None:
@@ -76,24 +75,24 @@ class ServiceCalls:
         self._carrier = carrier
         self._clock = clock
         self._machine = clock.machine if isinstance(clock, ServiceClock) else clock
-        # Learns from refusals alone: other answers may come from a cache.
+        # It learns from refusals alone: other answers may come from a cache.
         self._signature_clock = ServiceClock(self._machine)
         self._patterns: dict[tuple[str, str], CallPattern] = {}
         for operation in ("GetRecords", "GetShardIterator", "SubscribeToShard", "PutRecords"):
             client.meta.events.register(f"before-send.kinesis.{operation}", _take)
 
     def errors(self, operation: str, where: str) -> AbstractContextManager[None]:
-        """Return a context that raises errors of our tree for those of a call."""
+        """Return a context that maps the errors of a call to this package's."""
         return mapped_errors(operation, where, client=self._client)
 
     async def sign(
         self, operation: str, arn: str, body: bytes, where: str, content_type: str = JSON
     ) -> SignedCall:
-        """Return a call that is ready to be sent, now.
+        """Return a signed call, to be sent at once.
 
         Args:
-            arn: of the stream, or of the consumer; the endpoint may depend on it.
-            where: for messages.
+            arn: the ARN of the stream or consumer; the endpoint may depend on it.
+            where: the subject of error messages.
         """
         pattern = self._patterns.get((operation, arn)) or await self._learn(operation, arn)
         found = self._client._request_signer._credentials
@@ -114,18 +113,18 @@ class ServiceCalls:
         return pattern
 
     async def post(self, call: SignedCall) -> Answer:
-        """Send a call and return the whole answer, of any status."""
+        """Send a call and return the whole answer, whatever its status."""
         answer = Answer(*await self._carrier.post(call))
         self.observe(answer.headers, call.signed_at)
         return answer
 
     def observe(self, headers: Mapping[str, str], sent_at: datetime) -> None:
-        """Learn the time of the service from the headers of an answer."""
+        """Learn the service's time from the headers of an answer."""
         if isinstance(self._clock, ServiceClock):
             self._clock.observe(headers.get("date"), sent_at=sent_at)
 
     def refusal(self, operation: str, answer: Answer) -> Exception:
-        """Return botocore's error for an answer that is a refusal, and learn the time from it."""
+        """Return botocore's error for a refusal, and learn the service's time from it."""
         parsed = error_in(answer)
         learn_time(self._signature_clock, parsed)
         kind = self._client.exceptions.from_code(parsed["Error"]["Code"])
@@ -134,7 +133,7 @@ class ServiceCalls:
 
 
 def error_in(answer: Answer) -> dict[str, Any]:
-    """Return what botocore's parser makes of a refusal, also of one in CBOR."""
+    """Return a refusal, in JSON or CBOR, as botocore's parser returns it."""
     body = answer.body
     if answer.is_cbor:
         try:
@@ -148,10 +147,10 @@ def error_in(answer: Answer) -> dict[str, Any]:
 
 
 def millis_of(instant: datetime) -> int:
-    """Return an instant as calls say it, in whole milliseconds, like the arrival of a record.
+    """Return an instant in whole milliseconds since 1970, like the arrival of a record.
 
-    Rounded down like those: more would skip a record of the same millisecond. Whole seconds would
-    begin too early, with records from before a pinned LATEST.
+    It is rounded down like those: rounding up would skip records of the same millisecond. Whole
+    seconds would begin too early, with records from before a pinned LATEST.
     """
     return int(instant.timestamp() * 1000)
 

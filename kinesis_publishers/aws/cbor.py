@@ -1,7 +1,7 @@
 """Kinesis' own form of CBOR (``application/x-amz-cbor-1.1``).
 
-It differs from JSON in two ways: payloads are bytes, and a timestamp is a whole number of
-milliseconds under the tag 1, where RFC 8949 has seconds.
+It differs from JSON in two ways: payloads are bytes, and a timestamp has the tag 1 and a whole
+number of milliseconds, where RFC 8949 has seconds.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ CONTENT_TYPE = "application/x-amz-cbor-1.1"
 _TIMESTAMP_TAG = 1
 
 
-# Of the two kinds of decoders this one costs half: for the other, cbor2 looks in vain for an
-# attribute of its own each time, which Python before 3.13 does by raising an error.
+# This kind of decoder costs half. For the other kind, cbor2 looks up an attribute that does not
+# exist, for which Python before 3.13 raises an error each time.
 @cbor2.shareable_decoder(name="timestamp")
 def _timestamp(_: bool) -> tuple[None, Callable[[Any], Any]]:
     return None, operator.pos
 
 
 def loads(body: bytes) -> Any:
-    """Return what ``body`` says; a timestamp is the number of its milliseconds.
+    """Return the decoded ``body``; a timestamp becomes its number of milliseconds.
 
     Raises:
-        ValueError: it is not one item of CBOR, or a map has a key twice.
+        ValueError: it is not exactly one item of CBOR, or a map has a key twice.
     """
     stream = io.BytesIO(body)
     decoder = cbor2.CBORDecoder(
         stream,
-        # Takes the body in one piece, which is not copied then.
+        # Reads the body in one piece, without a copy.
         read_size=max(1, len(body)),
         semantic_decoders={_TIMESTAMP_TAG: _timestamp},
         allow_duplicate_keys=False,
@@ -50,7 +50,7 @@ def loads(body: bytes) -> Any:
 def dumps(members: dict[str, Any], timestamp_millis: int | None = None) -> bytes:
     """Return a request, with its ``Timestamp`` if there is one.
 
-    Of indefinite length, as AWS's SDK for Java writes it.
+    Its map has indefinite length, as AWS's SDK for Java writes it.
     """
     if timestamp_millis is not None:
         members = members | {"Timestamp": cbor2.CBORTag(_TIMESTAMP_TAG, timestamp_millis)}

@@ -1,4 +1,4 @@
-"""Opens clients of AWS services, which send each call once, and runs those of boto3 in threads."""
+"""Opens clients of AWS services that send each call once, and runs those of boto3 in threads."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _PROXY = r"(?i)((https?:)?//)?([^\s/?#\[\]]*@)?(\[[0-9a-f:]+\]|[^\s/?#@:]+)(:[0-
 
 @frozen(kw_only=True)
 class ServiceAddress:
-    """Where a client sends its calls, and how long it waits.
+    """Where a client sends its calls, and its timeouts.
 
     Attributes:
-        endpoint_url: an endpoint of the service that is not AWS's own.
-        read_timeout_seconds: how long the connection may be silent.
+        endpoint_url: an endpoint other than AWS's own.
+        read_timeout_seconds: the longest silence of a connection.
     """
 
     service: str = "kinesis"
@@ -54,19 +54,19 @@ class ServiceAddress:
     max_connections: int = 10
 
     def arguments(self, aws: AwsConfig, config_class: type[Config], **more: Any) -> dict[str, Any]:
-        """Return what a session of botocore or aiobotocore takes to create the client."""
+        """Return the arguments with which botocore or aiobotocore creates the client."""
         is_certified = self.service == "kinesis" or self.endpoint_url is not None
         return {
             "service_name": self.service,
             "region_name": aws.region,
             "endpoint_url": self.endpoint_url,
-            # The CA certificates are those of Kinesis, or of an endpoint that is not AWS's own.
+            # The CA bundle is for Kinesis, or for an endpoint other than AWS's own.
             "verify": aws.ca_bundle if is_certified else None,
             "config": config_class(
                 connect_timeout=self.connect_timeout_seconds,
                 read_timeout=self.read_timeout_seconds,
                 max_pool_connections=self.max_connections,
-                # The one layer that retries is kinesis_publishers.retry.
+                # Only kinesis_publishers.retry repeats calls.
                 retries={"total_max_attempts": 1, "mode": "standard"},
                 **(more or {"user_agent_extra": "kinesis-publishers"}),
             ),
@@ -74,8 +74,8 @@ class ServiceAddress:
 
 
 def open_client(aws: AwsConfig, address: ServiceAddress) -> Any:
-    """Return a client of boto3 with the credentials of ``aws``. Blocks: not on the event loop."""
-    # Many processes read without ever needing it.
+    """Return a client of boto3 with the credentials of ``aws``. Blocks."""
+    # Many processes never need boto3.
     import boto3
 
     session = build_session(botocore.session.get_session(), aws)
@@ -101,9 +101,9 @@ async def open_aio_client(
 
 
 def _check_way_to(client: Any) -> None:
-    """Refuse what a client can never reach, before the network is blamed for it."""
+    """Raise an error for settings with which a client can never reach its endpoint."""
     if client.meta.service_model.service_name == "kinesis":
-        # A botocore that does not know it yet drops it from answers.
+        # A botocore that does not know the member drops it from answers.
         summary = client.meta.service_model.shape_for("StreamDescriptionSummary")
         summary._shape_model["members"].setdefault(_STRATEGY, {"shape": "StreamStatus"})
     region, url = str(client.meta.region_name), urlsplit(client.meta.endpoint_url)
@@ -115,19 +115,19 @@ def _check_way_to(client: Any) -> None:
         return
     if not re.fullmatch(_PROXY, proxy):
         raise ConfigError(
-            f"{variable} is no URL such as http://user:password@host:port. A SOCKS proxy cannot be "
-            "used; in a password, write %23 for #, %2F for / and so on."
+            f"{variable} is not a URL like http://user:password@host:port. SOCKS proxies are not "
+            "supported. In a password, write %23 for #, %2F for / and so on."
         )
     for entry in map(str.strip, getproxies().get("no", "").split(",")):
         if "/" in entry and _is_in_network(host, entry):
             raise ConfigError(
-                f"NO_PROXY has {entry}, and botocore knows no networks there: add {host} itself, "
+                f"NO_PROXY has {entry}, but botocore does not support networks there: add {host}, "
                 f"or unset {variable}."
             )
 
 
 def is_of_aws(client: Any) -> bool:
-    """Return whether a client calls AWS's own hosts, and not an emulator."""
+    """Return whether a client calls AWS's own hosts, not an emulator."""
     return (urlsplit(client.meta.endpoint_url).hostname or "").endswith(AWS_DOMAINS)
 
 
@@ -144,14 +144,14 @@ def method_of(client: Any, operation: str) -> Any:
 
 
 class Boto3Client:
-    """Calls Kinesis once per call, off the event loop, with errors of our tree.
+    """Sends each call once, outside the event loop, and raises this package's errors.
 
     Use it as ``async with Boto3Client(config, name) as client``. The first call loads boto3, unless
     :meth:`load` has done so.
 
     Args:
-        name: its role, for threads and messages, as "control plane".
-        clock: learns the time of the service.
+        name: its role in the names of threads and in messages, such as "control plane".
+        clock: learns the service's time.
     """
 
     def __init__(self, config: AwsConfig, name: str, clock: Clock | None = None) -> None:
@@ -171,27 +171,27 @@ class Boto3Client:
 
     async def __aexit__(self, *_: object) -> None:
         self._is_open = False
-        # Not waited for: a call in flight ends with its read timeout.
+        # Do not wait: a call in flight ends with its read timeout.
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:
             self._client.close()
 
     async def load(self) -> None:
-        """Load what calls need now, in a process whose files may be gone later."""
+        """Load now what calls need, in a process whose files may disappear later."""
         await asyncio.get_running_loop().run_in_executor(self._executor, self._opened)
 
     async def call(self, operation: str, where: str, call: Callable[[Any], _T]) -> _T:
-        """Return what ``call`` returns for the client; messages say ``operation`` and ``where``.
+        """Return ``call(client)``; error messages name ``operation`` and ``where``.
 
         Raises:
-            ServiceError: AWS refuses, or cannot be reached.
+            ServiceError: AWS refuses the call, or cannot be reached.
             ClosedError: the client is closed.
         """
         self._check_open(operation, where)
 
         def attempt() -> _T:
             client = self._opened()
-            # Opening takes so long that this may have been closed meanwhile.
+            # Opening takes long enough for this to be closed meanwhile.
             self._check_open(operation, where)
             with mapped_errors(operation, where, client=client):
                 return call(client)
@@ -211,7 +211,7 @@ class Boto3Client:
     def _create_client(self) -> Any:
         address = ServiceAddress(
             endpoint_url=self._config.endpoint_url,
-            # The first call shows that an endpoint is wrong: its caller should learn that soon.
+            # A wrong endpoint shows at the first call, and should show soon.
             connect_timeout_seconds=3.0,
             read_timeout_seconds=10.0,
             max_connections=_THREADS,
@@ -223,7 +223,7 @@ class Boto3Client:
 
 
 def watch_clock(client: Any, clock: Clock | None) -> None:
-    """Let ``clock`` learn the time of the service from each answer to ``client``."""
+    """Make ``clock`` learn the service's time from each answer to ``client``."""
     if not isinstance(clock, ServiceClock):
         return
 
@@ -238,13 +238,13 @@ def watch_clock(client: Any, clock: Clock | None) -> None:
 
 
 def name_streams_if_asked(hooks: Any) -> None:
-    """Let a client send names instead of ARNs once a call was refused for lack of a StreamName.
+    """Make a client send names instead of ARNs after a refusal for lack of a StreamName.
 
-    AWS never asks for one: an ARN also names the account.
+    AWS never requires a name: an ARN also identifies the account.
     """
 
     def repeat(response: Any, operation: Any, request_dict: dict[str, Any], **_: Any) -> int | None:
-        # Some versions pass on what is not an answer of AWS.
+        # Some versions also pass other objects.
         answer = response[1] if response and isinstance(response[1], dict) else {}
         before = request_dict["body"]
         if not asks_for_name(answer):
@@ -259,9 +259,9 @@ def name_streams_if_asked(hooks: Any) -> None:
 
 
 def asks_for_name(refusal: Mapping[str, Any]) -> bool:
-    """Return whether a call was refused, as botocore puts it, for lack of a StreamName."""
+    """Return whether botocore reports a refusal for lack of a StreamName."""
     error = refusal.get("Error", {})
-    # A stream that is not found may have any name.
+    # The name of a missing stream may contain the word.
     is_missing = error.get("Code") == "ResourceNotFoundException"
     return not is_missing and "streamname" in str(error.get("Message")).lower()
 

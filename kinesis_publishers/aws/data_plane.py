@@ -41,13 +41,13 @@ from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 from kinesis_publishers.model.sources import stream_name_of
 
-# A GetRecords answer of 10 MB over a slow line; an idle GetRecords answers at once.
+# Enough for a GetRecords answer of 10 MB over a slow line; an empty answer comes at once.
 _READ_TIMEOUT_SECONDS = 60.0
-# What a token of HTTP cannot have (RFC 9110, section 5.6.2).
+# The characters that an HTTP token cannot have (RFC 9110, section 5.6.2).
 _NOT_IN_USER_AGENT = re.compile(r"[^A-Za-z0-9!#$%&'*+.^_`|~-]")
-# Those of our calls that have a StreamName.
+# The operations of this module that accept a StreamName.
 _OPERATIONS_BY_NAME = ("GetShardIterator", "PutRecords")
-# Below it a record in JSON costs less CPU than one in CBOR, of which each key is a new text.
+# A smaller record costs less CPU in JSON than in CBOR, which decodes each key to a new string.
 _SMALL_BYTES = 1000
 _SAMPLE_RECORDS = 100
 _OF_GATEWAYS = (502, 503, 504)
@@ -58,19 +58,19 @@ _LOGGER = logging.getLogger(__name__)
 class AioDataPlane(DataPlane, RecordWriter):
     """Calls Kinesis with the endpoints and the credentials of a client of aiobotocore.
 
-    Calls are made by :mod:`kinesis_publishers.aws.calls`, answers go through
-    :mod:`kinesis_publishers.aws.decoding`, and subscriptions have connections of their own
-    (:mod:`kinesis_publishers.aws.carriers`), so that they never hold up another call.
+    :mod:`kinesis_publishers.aws.calls` makes the calls, and :mod:`kinesis_publishers.aws.decoding`
+    decodes the answers. Subscriptions have separate connections
+    (:mod:`kinesis_publishers.aws.carriers`) and never delay another call.
 
     Use it as ``async with AioDataPlane(config) as data_plane``; leaving closes every connection.
 
     Args:
-        config: limits the connections, of which a shard needs one at a time.
-        encoding: of GetRecords, GetShardIterator and PutRecords.
-        clock: measures how long a subscription is silent, and learns the service's time.
+        config: limits the number of connections; a shard needs one at a time.
+        encoding: the encoding of GetRecords, GetShardIterator and PutRecords.
+        clock: measures the silence of a subscription, and learns the service's time.
 
     Raises:
-        ConfigError: the endpoint or this machine cannot do what ``http`` asks for.
+        ConfigError: the endpoint or this machine does not support ``http``.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class AioDataPlane(DataPlane, RecordWriter):
         self._http = http or SubscriptionHttpConfig()
         self._encoding = encoding
         self._may_choose = encoding is Encoding.AUTO
-        # The ARNs of streams whose records are small.
+        # The ARNs of the streams with small records.
         self._small: set[str] = set()
-        # Whether streams go by their names, where an operation allows it.
+        # Whether calls name a stream, where the operation allows it, instead of its ARN.
         self._uses_names = False
         self._clock = clock or SystemClock()
         self._stack = AsyncExitStack()
@@ -123,7 +123,7 @@ class AioDataPlane(DataPlane, RecordWriter):
         check_carrier(self._http, url)
         endpoint = Endpoint.of_session(session, url, self._config.ca_bundle)
         if endpoint.ca_bundle is not None:
-            # Now, not at the first call, where it would look like a connection that may recover.
+            # Load them now: at the first call an error would look like one that may pass.
             await asyncio.to_thread(endpoint.tls_context)
         connections = self._config.max_connections
         carrier = AiohttpCarrier(
@@ -199,7 +199,7 @@ class AioDataPlane(DataPlane, RecordWriter):
     async def _call_shard(
         self, operation: str, shard: Shard, request: dict[str, Any], millis: int | None = None
     ) -> Answer:
-        """Return the answer to a request, which names no stream; ``millis`` is its Timestamp."""
+        """Return the answer to a request without its stream; ``millis`` is its Timestamp."""
 
         def write(is_cbor: bool, naming: dict[str, str]) -> bytes:
             named = request | naming
@@ -216,7 +216,7 @@ class AioDataPlane(DataPlane, RecordWriter):
         write: Callable[[bool, dict[str, str]], bytes],
         is_small: bool,
     ) -> Answer:
-        """Return the answer to what ``write`` makes of an encoding and the name of the stream."""
+        """Return the answer to the body that ``write`` makes for an encoding and a stream."""
         calls = self._calls
         if calls is None:
             raise ClosedError(f"{operation} of {where}: the data plane is closed")
@@ -235,7 +235,7 @@ class AioDataPlane(DataPlane, RecordWriter):
         return answer
 
     async def _negotiate(self, send: Callable[[bool], Awaitable[Answer]], is_small: bool) -> Answer:
-        """Send a request in the encoding that the service understands, found out if need be."""
+        """Send a request in an encoding that the service understands; detect it if necessary."""
         encoding = self._encoding
         is_cbor = encoding is not Encoding.JSON and not is_small
         answer = await send(is_cbor)
@@ -243,11 +243,11 @@ class AioDataPlane(DataPlane, RecordWriter):
             return answer
         if not _is_understood(answer):
             answer = await send(False)
-        # Another call may have found it out meanwhile.
+        # Another call may have detected it meanwhile.
         if self._encoding is encoding and (answer.is_cbor or answer.status == 200):
             self._encoding = Encoding.CBOR if answer.is_cbor else Encoding.JSON
             if not answer.is_cbor:
-                _LOGGER.info("The service does not answer in CBOR: it is asked in JSON from now on")
+                _LOGGER.info("The service does not support CBOR. Calls use JSON from now on.")
         return answer
 
     def _naming(self, operation: str, arn: str) -> dict[str, str]:
@@ -267,8 +267,8 @@ def _json(members: dict[str, Any], millis: int | None) -> bytes:
 
 
 def _user_agent(session: AioSession) -> str:
-    """Return the user agent of botocore and of the application, and our name."""
-    # The extra is added again when the header is written.
+    """Return the user agent: botocore's, the application's, and the name of this package."""
+    # botocore appends the extra when it writes the header.
     base = session.user_agent().removesuffix(f" {session.user_agent_extra}")
     names = [base, "kinesis-publishers"]
     application = session.get_config_variable("user_agent_appid")
@@ -278,9 +278,9 @@ def _user_agent(session: AioSession) -> str:
 
 
 def _is_understood(answer: Answer) -> bool:
-    """Return whether an answer shows that a service has read a call in CBOR.
+    """Return whether an answer shows that the service understands CBOR.
 
-    It refuses others in CBOR too. Errors of gateways say nothing, and are for the caller.
+    Such a service also refuses calls in CBOR. Errors of gateways show nothing.
     """
     if answer.status == 200 or answer.status in _OF_GATEWAYS:
         return True

@@ -1,8 +1,8 @@
 """Decodes GetRecords answers and events straight into columns.
 
-botocore's own parser walks the service model for every field of every record and hands each
-timestamp to dateutil, which costs forty times the transport itself. This one knows the one shape
-that matters; a hypothesis test compares it with botocore's parser, field by field.
+botocore's own parser walks the service model for every field of every record and passes each
+timestamp to dateutil, which costs forty times as much as the transport. This decoder knows only the
+shapes that matter. A hypothesis test compares it with botocore's parser, field by field.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Maps what botocore and the network raise to our error tree: the one table of AWS error codes."""
+"""Maps errors of botocore and of the network to this package's, with the table of AWS codes."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _NO_CREDENTIALS = (
 )
 _KEY_ADVICE = "check the access key: AWS does not know it"
 _SIGNATURE_ADVICE = "check the secret key, and this machine's clock"
-# What AWS refuses for its time alone; others of these texts have codes that mean other things too.
+# Codes for a wrong time alone; the texts below also come with codes that have other meanings.
 _CODES_OF_SKEW = ("RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture")
 _TEXTS_OF_SKEW = ("Signature expired", "Signature not yet current")
-# STS could not reach the provider of the identity, which says so with the code of a wrong token.
+# STS could not reach the identity provider, which it reports with the code of a wrong token.
 _KEY_NOT_RETRIEVED = "retrieve verification key"
-# What is in no table. With those it is what botocore's standard mode repeats, and more of the kind.
+# Codes that are in no table. Together with those, this is what botocore's standard mode repeats.
 _RATE = re.compile("Throttl|TooManyRequests|SlowDown|(Bandwidth|Request)LimitExceeded")
 _NOT_NOW = re.compile(
     "InternalFailure|InternalServerError|ServiceUnavailable|RequestTimeout(Exception)?$"
@@ -61,13 +61,13 @@ _CERTIFICATE_ADVICE = (
     "set aws.cabundle (or AWS_CA_BUNDLE) to the CA certificates of the endpoint, or of the proxy "
     "that opens its connections"
 )
-# Worth a retry where a provider renews the credentials.
+# A retry helps where a provider renews the credentials.
 _PASSING_CREDENTIAL_CODES = ("ExpiredTokenException", "ExpiredToken", "CredentialRetrievalError")
 
 _NO_CONSUMER = (ConsumerNotFoundError, "it was removed, or never registered on this stream")
 
-# Error class and what to do about it, by code, or by who answers it (a service or an operation) and
-# the code if it means something else there.
+# The error class and the advice by code; by (service or operation, code) where a code has another
+# meaning.
 _BY_CODE: dict[str, tuple[type[ServiceError], str]] = {
     "ProvisionedThroughputExceededException": (
         ThroughputExceededError,
@@ -146,15 +146,15 @@ _CREDENTIAL_EXCEPTIONS = (
     botocore_errors.InvalidConfigError,
 )
 _CREDENTIAL_MODULES = ("botocore.credentials", "botocore.tokens", "botocore.configloader")
-# Where a user's own class is called; its errors are for its author.
+# Here a user's own class is called; its errors are for its author.
 _OWN_CALLS = ("_call_class", "_freeze")
-# What asks for credentials while another call is made, and whom.
+# What requests credentials during another call, and from which service.
 _CREDENTIAL_OPERATIONS = {
     "AssumeRole": "sts",
     "AssumeRoleWithWebIdentity": "sts",
     "GetRoleCredentials": "sso",
 }
-# With the system's own errors. Those of aiohttp come through while a body is read.
+# Includes the system's own errors. aiohttp lets them through while it reads a body.
 _NETWORK_EXCEPTIONS = (
     botocore_errors.ConnectionError,
     botocore_errors.HTTPClientError,
@@ -176,13 +176,13 @@ class RefusedError(Exception):
 def map_error(
     error: BaseException, *, operation: str, where: str, service: str = "kinesis"
 ) -> ServiceError:
-    """Return the error of our tree for ``error``; raise it ``from`` the original.
+    """Return this package's error for ``error``; raise it ``from`` the original.
 
     Args:
-        error: what botocore or a client of HTTP raises for a call.
-        operation: the API operation, as ``GetRecords``.
-        where: what was asked, for the message: a stream, a shard or a table.
-        service: who was asked, as IAM names it.
+        error: the error of botocore or of an HTTP client.
+        operation: the API operation, such as ``GetRecords``.
+        where: the subject of the message: a stream, a shard or a table.
+        service: the service, as IAM names it.
     """
     if isinstance(error, botocore_errors.ClientError):
         return _map_client_error(error, operation, where, service)
@@ -213,10 +213,10 @@ def _is_of_network(error: BaseException) -> bool:
 
 
 def _words_of(error: BaseException) -> str:
-    """Return what an error says, without secrets.
+    """Return the text of an error without secrets.
 
-    An HTTP client quotes whatever it cannot handle: a header that it cannot send, with the
-    session token, or an answer that it cannot parse, with the credentials of a role.
+    An HTTP client quotes whatever it cannot handle: a header with the session token that it cannot
+    send, or an answer with the credentials of a role that it cannot parse.
     """
     if type(error) is botocore_errors.HTTPClientError:
         return type(error.kwargs.get("error")).__name__
@@ -229,7 +229,7 @@ def _map_client_error(
     details = error.response.get("Error", {})
     metadata = error.response.get("ResponseMetadata", {})
     status, code = int(metadata.get("HTTPStatusCode") or 0), str(details.get("Code", ""))
-    # Of what is not from AWS, a page of a proxy for instance, botocore makes the status the code.
+    # For an answer that is not from AWS, such as a proxy's page, botocore uses the status as code.
     fallback = MalformedResponseError if code.isdecimal() else ServiceError
     if status == 429:
         fallback = ThroughputExceededError
@@ -260,10 +260,10 @@ def service_error(
     fallback: type[ServiceError],
     service: str = "kinesis",
 ) -> ServiceError:
-    """Return the error for what the service itself says.
+    """Return the error for a refusal by the service.
 
     Args:
-        message: the service's own words.
+        message: the service's text.
         operation, where, service: as for :func:`map_error`.
         fallback: the class for a code that is not in the table.
     """
@@ -286,14 +286,14 @@ def service_error(
     problem = f"{advice} ({said})" if advice else said
     text = f"{operation} of {where}: {problem}"
     error = kind(text, operation=operation, code=code, request_id=request_id)
-    # What signs has learned the time from it.
+    # The signer has learned the time from it.
     if is_skewed or code == "IDPCommunicationError" or _KEY_NOT_RETRIEVED in message:
         error.retryable = True
     return error
 
 
 def is_refused_for_time(code: str, message: str) -> bool:
-    """Return whether AWS refuses a signature because the clock that dated it is wrong."""
+    """Return whether AWS refuses a signature because its date is wrong."""
     return code in _CODES_OF_SKEW or message.startswith(_TEXTS_OF_SKEW)
 
 
@@ -306,11 +306,11 @@ def mapped_errors(
     client: Any = None,
     unless: Collection[str] = (),
 ) -> Iterator[None]:
-    """Raise errors of our tree for those of a call, and of nothing but the call.
+    """Map the errors of a call to this package's; other errors pass unchanged.
 
     Args:
         operation, where, service: as for :func:`map_error`.
-        client: what makes the call, if it exists already.
+        client: the client that makes the call, if it exists already.
         unless: codes for which ``RefusedError`` is raised instead.
     """
     try:
@@ -334,16 +334,16 @@ def mapped_errors(
 
 
 def _about_call(error: Exception) -> Exception | None:
-    """Return an error of a call, as botocore should have raised it; ``None`` for other errors.
+    """Return an error of a call as botocore should have raised it; ``None`` for other errors.
 
-    The traceback decides: a user's provider of credentials may raise the same types.
+    The traceback decides, because a user's credential provider may raise the same types.
     """
     plain = (botocore_errors.ClientError, *_CREDENTIAL_EXCEPTIONS)
     if isinstance(error, plain) or _is_of_network(error):
         return error
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     modules = [str(frame.f_globals.get("__name__")).removeprefix("aio") for frame in frames]
-    # What the parsers make of null breaks their caller.
+    # The parsers turn null into a value that breaks their caller.
     is_parsing = "botocore.parsers" in modules or modules[-1] == "botocore.endpoint"
     if is_parsing and isinstance(error, UNREADABLE):
         return ResponseParserError(repr(error))
@@ -369,10 +369,10 @@ def _found_in_frames(error: BaseException, *names: str) -> str | None:
 
 @contextmanager
 def complete_answer(operation: str, where: str) -> Iterator[None]:
-    """Report an answer that is cut off, or not AWS's; put it around taking members out only.
+    """Report an answer that is cut off or not from AWS; wrap only code that reads its members.
 
     Raises:
-        MalformedResponseError: a member is missing, or of another type.
+        MalformedResponseError: a member is missing or has another type.
     """
     try:
         yield
@@ -386,11 +386,11 @@ def complete_answer(operation: str, where: str) -> Iterator[None]:
 
 
 def text_in(answer: Mapping[str, Any], name: str) -> str:
-    """Return the member ``name``, which botocore's parsers do not check.
+    """Return the text ``name`` of an answer; botocore's parsers do not check it.
 
     Raises:
-        LookupError: there is none.
-        TypeError: it is not a text, or empty.
+        LookupError: the member is missing.
+        TypeError: it is not a string, or it is empty.
     """
     text = answer[name]
     if not (isinstance(text, str) and text):

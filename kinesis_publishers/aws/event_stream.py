@@ -1,8 +1,8 @@
-"""The frames of ``application/vnd.amazon.eventstream``, and how a body is cut into them.
+"""Splits a body into frames of ``application/vnd.amazon.eventstream``; does no I/O.
 
-Pure: the owner of the connection feeds what arrives and takes whole frames. A frame is (AWS event
-stream encoding, as in the Transcribe developer guide) the lengths of all of it and of its headers,
-a CRC of these two, the headers, the payload, and a CRC of everything before.
+The owner of the connection feeds the bytes and takes whole frames. A frame has its own length and
+that of its headers, a CRC of both lengths, the headers, the payload, and a CRC of everything before
+(AWS event stream encoding, in the Transcribe developer guide).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _MAX_HEADER_BYTES = 128 * 1024
 _MAX_PAYLOAD_BYTES = 24 * 1024 * 1024
 _STRING = 7
 _BYTE_ARRAY = 6
-# How many bytes a header of each of the other types has: two booleans, integers of 1, 2, 4 and 8
-# bytes, a timestamp and a UUID.
+# The size in bytes of the other types of headers: two booleans, integers of 1, 2, 4 and 8 bytes, a
+# timestamp and a UUID.
 _FIXED_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
 @frozen
 class FrameHead:
-    """What is known of a frame once its headers have arrived.
+    """The head of a frame whose headers have arrived.
 
     Attributes:
-        headers: the headers that are strings, by name; unverified, the frame's CRC is its end.
+        headers: the string headers, by name; unverified, because the CRC comes last.
     """
 
     headers: Mapping[str, str]
@@ -44,23 +44,22 @@ class FrameHead:
 
 @frozen
 class Frame:
-    """A whole frame whose checksums are right, with those of its headers that are strings."""
+    """A whole, verified frame with its string headers."""
 
     headers: Mapping[str, str]
     payload: bytes
 
 
 class EventStreamDecoder:
-    """Takes bytes in pieces of any size and gives back frames.
+    """Assembles frames from chunks of any size.
 
-    Every method that looks at a frame raises ``MalformedResponseError`` when it is damaged, as
-    often as it is asked: there is no way to find the next frame behind a damaged one. Messages of
-    errors name the ``source`` of the bytes.
+    For a damaged frame every method raises ``MalformedResponseError``, at every call: the start of
+    the next frame cannot be found. Error messages name the ``source`` of the bytes.
     """
 
     def __init__(self, source: str) -> None:
         self._source = source
-        # As they arrived: bytes are copied once, into the payload.
+        # The chunks as they arrived: bytes are copied once, into the payload.
         self._pieces: deque[memoryview] = deque()
         self._waiting_bytes = 0
         self._total_bytes = 0
@@ -68,24 +67,24 @@ class EventStreamDecoder:
         self._head: FrameHead | None = None
 
     def feed(self, chunk: bytes) -> None:
-        """Append what has arrived."""
+        """Append a chunk."""
         self._pieces.append(memoryview(chunk))
         self._waiting_bytes += len(chunk)
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether bytes are left: the end of the body would cut off a frame."""
+        """Whether bytes are left: the body would end inside a frame."""
         return self._waiting_bytes > 0
 
     def peek(self) -> FrameHead | None:
-        """Return the head of the frame that has begun, or None before it is there."""
+        """Return the head of the next frame, ``None`` before it is complete."""
         if self._head is None and self._has_prelude() and self._waiting_bytes >= self._header_end:
             headers = self._parse_headers(self._copy(_PRELUDE.size, self._header_end))
             self._head = FrameHead(headers, self._total_bytes - _CRC.size - self._header_end)
         return self._head
 
     def take(self) -> Frame | None:
-        """Remove and return the next frame, or None while it is not complete."""
+        """Remove and return the next frame, ``None`` before it is complete."""
         head = self.peek()
         if head is None or self._waiting_bytes < self._total_bytes:
             return None
@@ -161,7 +160,7 @@ class EventStreamDecoder:
 
 
 def _headers(data: bytes) -> Iterator[tuple[str, str | None]]:
-    """Yield each header; the value is None where it is not a string."""
+    """Yield each header; a value that is not a string is ``None``."""
     position = 0
     while position < len(data):
         name_end = position + 1 + data[position]

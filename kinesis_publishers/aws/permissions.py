@@ -1,7 +1,7 @@
-"""Tests, without effects, whether the credentials may make the calls of a reader or producer.
+"""Tests, without effects, whether the credentials allow the calls of a reader or producer.
 
-Calls of the data plane are made with DryRun, those that only describe as they are. Calls that
-register and remove stream consumers cannot be tested.
+Calls of the data plane have DryRun; calls that only describe are made as they are. The registration
+and removal of stream consumers cannot be tested.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Verdict = Literal["allowed", "denied", "not provable"]
 
 @frozen
 class Permission:
-    """What is known of one permission; ``reason`` says why it is not known to be allowed."""
+    """The finding about one permission; ``reason`` says why it is denied or unknown."""
 
     action: str
     resource: str
@@ -40,10 +40,10 @@ class Permission:
 
 @define
 class PermissionProof:
-    """Tries the calls on one stream, by its ARN, and keeps what was found.
+    """Tries calls on one stream (by ARN), and keeps the findings.
 
-    Each method raises what ends all proofs: the service cannot be reached, or does not accept the
-    credentials.
+    Each method raises the errors that make further tries pointless: the service cannot be reached,
+    or rejects the credentials.
     """
 
     _plane: CallingControlPlane
@@ -52,7 +52,7 @@ class PermissionProof:
     _shard_id: str = "shardId-000000000000"
 
     async def describe(self) -> None:
-        """Prove what all need; the other methods try the first shard that is listed."""
+        """Try the calls that every program needs; the other methods use the first listed shard."""
         await self._try("DescribeStreamSummary", self._stream, StreamARN=self._stream)
         shards = (await self._try("ListShards", self._stream, StreamARN=self._stream)).get("Shards")
         self._shard_id = shards[0]["ShardId"] if shards else self._shard_id
@@ -91,7 +91,7 @@ class PermissionProof:
         return {"StreamARN": self._stream, "ShardId": self._shard_id, "ShardIteratorType": kind}
 
     async def _try_dry(self, operation: str, where: str, **request: Any) -> None:
-        """Try a call with effects, unless an emulator that knows no DryRun would make it."""
+        """Try a call with effects, unless the service is an emulator without DryRun."""
         reason = "the service does not know DryRun"
         try:
             await self._plane.ask("GetShardIterator", where, DryRun=True, **self._start)
@@ -99,7 +99,7 @@ class PermissionProof:
             raise
         except ServiceError as error:
             is_denied = isinstance(error, AccessDeniedError | EncryptionKeyError)
-            # An emulator may enforce policies and not know DryRun.
+            # An emulator may enforce policies without supporting DryRun.
             if (is_denied and self._plane.calls_aws) or error.code == _WOULD_SUCCEED:
                 await self._try(operation, where, DryRun=True, **request)
                 return
@@ -108,7 +108,7 @@ class PermissionProof:
         self._note(operation, where, reason)
 
     async def _try(self, operation: str, where: str, **request: Any) -> dict[str, Any]:
-        """Make a call and note what that proves; return its answer, empty after a refusal."""
+        """Make a call and note the finding; return the answer, empty after a refusal."""
         answer: dict[str, Any] = {}
         verdict: Verdict = "allowed"
         reason = ""
@@ -119,7 +119,7 @@ class PermissionProof:
         except (AccessDeniedError, EncryptionKeyError) as error:
             verdict, reason = "denied", str(error)
         except ConsumerNotFoundError:
-            pass  # Who may not call is not told what exists.
+            pass  # Without permission, an answer does not show what exists.
         except ServiceError as error:
             if error.code != _WOULD_SUCCEED:
                 verdict, reason = "not provable", str(error)

@@ -1,11 +1,11 @@
-"""Signs calls with Signature Version 4, after a request that botocore has made as the pattern.
+"""Signs calls with Signature Version 4, after the pattern of a request of botocore.
 
-botocore resolves the endpoint and the signer and merges its headers anew for every call, at three
-times the cost of sending it. All calls of an operation on a stream differ in the body, the time and
-the id of the call alone; a hypothesis test compares the signatures.
+botocore resolves the endpoint and the signer and merges the headers for every call, at three times
+the cost of sending it. The calls of one operation on one stream differ only in the body, the time
+and the id of the call. A hypothesis test compares the signatures.
 
-The calls of botocore's own clients, those to STS among them, are only watched: their credentials
-are checked, and after a refusal for the time they are signed by the service's clock.
+botocore's own clients, for STS among others, sign their calls themselves. This module checks their
+credentials, and corrects their clock after a refusal for a wrong time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _TOKEN = "X-Amz-Security-Token"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# What differs between calls: written anew.
+# These headers differ between calls.
 _CHANGING = ("authorization", "content-length", "x-amz-date", _TOKEN.lower())
 _TIME = "%Y%m%dT%H%M%SZ"
 _CORRECTED = "kinesis-publishers-v4"
@@ -47,11 +47,11 @@ _PARTS = ("access key id", "secret access key", "session token")
 
 @frozen(kw_only=True)
 class CallPattern:
-    """What the calls of one operation on one stream have in common.
+    """The common part of the calls of one operation on one stream.
 
     Attributes:
-        headers: those that every call has, as they are sent.
-        signed: the names of the headers that are signed, in lower case and as they are sent.
+        headers: the headers of every call, as they are sent.
+        signed: the names of the signed headers, in lower case and as they are sent.
     """
 
     url: str
@@ -90,7 +90,7 @@ class CallPattern:
         credentials: ReadOnlyCredentials,
         at: datetime,
     ) -> dict[str, str]:
-        """Return the headers of a call with ``body``, which is made at an instant of UTC."""
+        """Return the headers of a call with ``body`` at the instant ``at`` (UTC)."""
         time = at.strftime(_TIME)
         headers = {
             **self.headers,
@@ -135,13 +135,13 @@ def _signing_key(secret_key: str, scope: str) -> bytes:
 
 
 def check_credentials(frozen: ReadOnlyCredentials, source: str, profile: str | None = None) -> None:
-    """Refuse credentials that no header can carry, before a client of HTTP quotes them.
+    """Reject credentials that no header can carry, before an HTTP client quotes them.
 
     Args:
-        source: where they come from, as botocore names it.
+        source: their origin, as botocore names it.
 
     Raises:
-        CredentialsError: says which value it is and where it comes from, and does not show it.
+        CredentialsError: names the value and its origin, but does not show it.
     """
     # A user's own class may return values of any type.
     values: Iterable[Any] = frozen
@@ -152,14 +152,14 @@ def check_credentials(frozen: ReadOnlyCredentials, source: str, profile: str | N
         where = variable if source == "env" else source
         of_profile = f" (profile {profile})" if profile and "file" in source else ""
         raise CredentialsError(
-            f"The {name} has white space or other characters that it cannot have. It comes from "
+            f"The {name} contains white space or other illegal characters. It comes from "
             f"{where}{of_profile}: set it again. echo, for instance, adds a line break.",
             code="IllegalCredentials",
         )
 
 
 def watch_signatures(session: Any) -> None:
-    """Check and date what the clients of a session of botocore or aiobotocore sign from now on."""
+    """Check the credentials, and correct the clock, of the clients of a session from now on."""
     clock = ServiceClock(SystemClock())
 
     def check(request_signer: Any, **_: Any) -> Any:
@@ -184,7 +184,7 @@ def watch_signatures(session: Any) -> None:
 
 
 def learn_time(clock: ServiceClock, parsed: dict[str, Any], **_: Any) -> None:
-    """Let ``clock`` learn the time from what botocore parsed, if it refuses a call for its time."""
+    """Make ``clock`` learn the time if the answer in ``parsed`` refuses a call for its time."""
     refusal = parsed.get("Error", {})
     if is_refused_for_time(str(refusal.get("Code")), str(refusal.get("Message"))):
         date = parsed["ResponseMetadata"]["HTTPHeaders"].get("date")
@@ -192,7 +192,7 @@ def learn_time(clock: ServiceClock, parsed: dict[str, Any], **_: Any) -> None:
 
 
 class _CorrectedAuth(SigV4Auth):
-    """Signs for botocore by the clock of the service."""
+    """Signs by the service's clock."""
 
     def _modify_request_before_signing(self, request: Any) -> None:
         request.context["timestamp"] = request.context[_CORRECTED].now().strftime(_TIME)

@@ -1,4 +1,4 @@
-"""Makes SubscribeToShard calls, which a carrier sends over connections of their own."""
+"""Makes SubscribeToShard calls; a carrier sends each over a separate connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_REFUSAL_BYTES = 1024 * 1024
 
 
 class ShardSubscriber:
-    """Subscribes with the calls of a client; the caller closes the carrier."""
+    """Opens subscriptions; the caller closes the carrier."""
 
     def __init__(self, calls: ServiceCalls, carrier: SubscriptionCarrier, clock: Clock) -> None:
         self._calls = calls
@@ -30,7 +30,7 @@ class ShardSubscriber:
     async def subscribe(
         self, shard: Shard, consumer_arn: str, position: StartingPosition
     ) -> AsyncIterator[EventStreamSubscription]:
-        """Make the call; see ``DataPlane.subscribe_to_shard``."""
+        """Open a subscription; see ``DataPlane.subscribe_to_shard``."""
         async with AsyncExitStack() as stack:
             response = await self._call(shard, consumer_arn, position, stack)
             yield EventStreamSubscription(
@@ -65,7 +65,7 @@ class ShardSubscriber:
 
 
 def position_members(position: StartingPosition, kind: str, number: str) -> dict[str, Any]:
-    """Return a position as calls in JSON say it, under these names."""
+    """Return a position as members of a call in JSON, with these names."""
     members: dict[str, Any] = {kind: position.type.value}
     if position.sequence_number is not None:
         members[number] = position.sequence_number.sequence_number

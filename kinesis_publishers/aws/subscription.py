@@ -1,4 +1,4 @@
-"""An accepted subscription: takes events from the bytes that a connection brings."""
+"""An accepted subscription: decodes events from the bytes of a connection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPERATION = "SubscribeToShard"
 
 
 def carries_records(headers: Mapping[str, str]) -> bool:
-    """Return whether a frame with these headers is for :func:`decode_event`."""
+    """Return whether :func:`decode_event` decodes a frame with these headers."""
     kind = headers.get(":message-type")
     return kind == "event" and headers.get(":event-type") == "SubscribeToShardEvent"
 
@@ -34,7 +34,7 @@ def decode_event(payload: bytes) -> SubscriptionEvent:
     """Decode the payload of a ``SubscribeToShardEvent``.
 
     Raises:
-        MalformedResponseError: it is not what the service model describes; nothing of it is
+        MalformedResponseError: the payload does not match the service model; nothing of it is
             returned.
     """
     with refuse_undecodable(OPERATION, len(payload)):
@@ -48,20 +48,20 @@ def decode_event(payload: bytes) -> SubscriptionEvent:
 def _continuation(value: Any) -> SequenceNumber | None:
     if value is None:
         return None
-    # Only null is the end of the shard; an empty text is not.
+    # Only null marks the end of the shard, not an empty string.
     if not isinstance(value, str):
         raise TypeError("the continuation is not a string")
     return SequenceNumber(value)
 
 
 def raise_if_refused(frame: Frame, *, where: str, request_id: str | None) -> None:
-    """Raise the error with which ``frame`` ends the subscription, if it does.
+    """Raise the error in ``frame``, if it ends the subscription.
 
-    Other events pass, among them ``initial-response`` and those that are not invented yet.
+    Other events pass, such as ``initial-response`` and future ones.
 
     Raises:
-        ServiceError: of the class that the code has where a call is refused with it.
-        MalformedResponseError: the frame is of no known kind.
+        ServiceError: the class is that of a refused call with the same code.
+        MalformedResponseError: the kind of the frame is unknown.
     """
     kind = frame.headers.get(":message-type")
     if kind == "event":
@@ -70,7 +70,7 @@ def raise_if_refused(frame: Frame, *, where: str, request_id: str | None) -> Non
         code, fallback = frame.headers.get(":exception-type", ""), ServiceError
         message = _message(frame.payload)
     elif kind == "error":
-        # What the service model does not foresee is a failure of the service.
+        # An exception outside the service model is a failure of the service.
         code, fallback = frame.headers.get(":error-code", ""), InternalServiceError
         message = frame.headers.get(":error-message", "")
     else:
@@ -91,15 +91,15 @@ def _message(payload: bytes) -> str:
         details = orjson.loads(payload)
         return str(details.get("message") or details.get("Message") or "")
     except (ValueError, AttributeError):
-        # The code says what happened; a text that cannot be read changes nothing.
+        # The code decides; an unreadable text changes nothing.
         return ""
 
 
-# The service sends an event every few seconds, even when there is nothing to read; Flink gives up
-# after 35 s too (FanOutShardSubscription).
+# The service sends an event every few seconds, even without records. Flink gives up after 35 s, too
+# (FanOutShardSubscription).
 _SILENCE_SECONDS = 35.0
-# An event may have 14 MiB, for which a slow line needs longer: time does not count while at least
-# this much arrives.
+# An event may have 14 MiB, which takes longer on a slow line. The time does not count while at
+# least this much arrives.
 _SLOWEST_BYTES_PER_SECOND = 32 * 1024
 
 
@@ -107,17 +107,17 @@ class ChunkSource(Protocol):
     """The source of a body's bytes."""
 
     async def read(self) -> bytes:
-        """Return the next bytes as soon as there are any; nothing at the end of the body.
+        """Return the next bytes as soon as there are any; no bytes at the end of the body.
 
         Raises:
-            ConnectionFailedError: the connection broke; everything that came before was returned.
+            ConnectionFailedError: the connection broke; all bytes before that were returned.
         """
 
 
 class EventStreamSubscription(ShardSubscription):
     """Reads from the network only while a caller waits for an event.
 
-    ``source`` is the body of the answer to SubscribeToShard; the opener closes it.
+    Whoever opened ``source``, the body of the answer to SubscribeToShard, closes it.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class EventStreamSubscription(ShardSubscription):
             raise
 
     async def _read(self) -> bool:
-        """Feed what arrives next; return False at the end of the body."""
+        """Read and feed the next bytes; return False at the end of the body."""
         chunk = b"" if self._is_over else await self._read_in_time()
         if chunk:
             self._decoder.feed(chunk)
@@ -195,7 +195,7 @@ class EventStreamSubscription(ShardSubscription):
             )
             raise self._ended_by from error
         except asyncio.CancelledError:
-            # No HTTP client says whether it had already read something.
+            # HTTP clients do not show whether they had already read something.
             self._ended_by = self._failure("a wait was cancelled", "SubscriptionCancelled")
             raise
         finally:

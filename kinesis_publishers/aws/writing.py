@@ -1,4 +1,4 @@
-"""PutRecords: how a call is written, and what its answer says of each record."""
+"""Encodes a PutRecords call, and decodes the result of each record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinesis_publishers.aws.errors import service_error
 from kinesis_publishers.errors import ServiceError
 
 OPERATION: Final = "PutRecords"
-# Above it base64, and its signature, cost more CPU than reading an answer in CBOR.
+# Above this size, base64 and its signature cost more CPU than decoding an answer in CBOR.
 _SMALL_BYTES: Final = 350
 
 
@@ -22,7 +22,7 @@ def are_small(records: PutColumns) -> bool:
 
 
 def members_of(records: PutColumns, *, is_cbor: bool) -> dict[str, Any]:
-    """Return what a call says of its records; in JSON the payloads are in base64."""
+    """Return the records as members of a call; in JSON the payloads are in base64."""
     payloads: Iterable[bytes | str] = records.payloads
     if not is_cbor:
         payloads = map(pybase64.b64encode_as_string, records.payloads)
@@ -38,10 +38,10 @@ def members_of(records: PutColumns, *, is_cbor: bool) -> dict[str, Any]:
 
 
 def answer_in(answer: Any, count: int, stream: str) -> PutAnswer:
-    """Return what an answer says of each of the ``count`` records of a call.
+    """Return the results of the ``count`` records of a call.
 
     Raises:
-        LookupError, TypeError, ValueError: it is not an answer to that call.
+        LookupError, TypeError, ValueError: this is not an answer to the call.
     """
     records = answer["Records"]
     if len(records) != count:
@@ -58,7 +58,7 @@ def answer_in(answer: Any, count: int, stream: str) -> PutAnswer:
 
 
 def _places(records: Sequence[Any], name: str, errors: Collection[int]) -> list[str | None]:
-    """Return a member of the entries; ``None`` for those that say why nothing was written."""
+    """Return a member of each entry; ``None`` for records that were not written."""
     texts = [None if n in errors else one[name] for n, one in enumerate(records)]
     written = [one for n, one in enumerate(texts) if n not in errors] if errors else texts
     if not (set(map(type, written)) <= {str} and all(written)):

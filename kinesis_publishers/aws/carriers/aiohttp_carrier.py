@@ -1,4 +1,4 @@
-"""Subscriptions over HTTP/1.1 and aiohttp, and calls that are answered at once."""
+"""Subscriptions over HTTP/1.1 with aiohttp, and ordinary calls."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from kinesis_publishers.aws.carriers.carrier import (
 )
 
 _ERRORS = (aiohttp.ClientError, OSError)
-# aiohttp stops reading at twice this size; its default of 256 KiB is a lot for 1,000 idle shards.
+# aiohttp stops reading at twice this size. Its default of 256 KiB is too much for 1,000 shards.
 _BUFFER_BYTES = 64 * 1024
-# As aiobotocore keeps connections that are not in use.
+# aiobotocore keeps idle connections for as long.
 _KEEPALIVE_SECONDS = 12.0
 _WHOLE_BYTES = 1024 * 1024
-# GetRecords answers 10 MiB of data, with 10,000 keys whose characters may all be escaped.
+# GetRecords returns 10 MiB of data with 10,000 keys, all of whose characters may be escaped.
 _MAX_ANSWER_BYTES = 128 * 1024 * 1024
 
 
 class AiohttpCarrier(SubscriptionCarrier):
-    """Has its own session: subscriptions hold connections that no other call needs.
+    """Sends calls in a session of its own.
 
-    So calls that are answered at once have a carrier of their own.
+    Subscriptions occupy connections for long, so ordinary calls have a separate carrier.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class AiohttpCarrier(SubscriptionCarrier):
         return _AiohttpResponse(response, call.where)
 
     async def post(self, call: SignedCall) -> tuple[int, Mapping[str, str], bytes]:
-        """Send ``call`` and return the status, headers of any case, and the whole body.
+        """Send ``call`` and return the status, the headers in any case, and the whole body.
 
         Raises:
-            aiohttp.ClientError, OSError: there was no complete answer.
-            ResponseParserError: there was more than AWS would send.
+            aiohttp.ClientError, OSError: no complete answer came.
+            ResponseParserError: the answer is larger than any of AWS.
         """
         async with await self._send(call) as response:
             chunks, size = [], 0
@@ -74,7 +74,7 @@ class AiohttpCarrier(SubscriptionCarrier):
         session = self._session or await self._open_session()
         headers = call.headers
         if self._proxy_headers and not self._endpoint.is_https:
-            # Without a tunnel, the proxy gets what the endpoint gets.
+            # Without a tunnel, the proxy sees everything that the endpoint sees.
             headers = {**headers, **self._proxy_headers}
         return await session.post(
             URL(call.url, encoded=True),
@@ -114,7 +114,7 @@ class AiohttpCarrier(SubscriptionCarrier):
 
 
 def _split_proxy(url: str | None) -> tuple[URL | None, Mapping[str, str]]:
-    """Return the proxy and its credentials separately: aiohttp's errors quote the URL."""
+    """Return the proxy and its credentials separately, because aiohttp's errors quote the URL."""
     if url is None:
         return None, {}
     proxy = URL(url)
@@ -136,7 +136,7 @@ class _AiohttpResponse(SubscriptionResponse):
     async def read(self) -> bytes:
         body = self._response.content
         if error := body.exception():
-            # aiohttp raises what broke the connection before it returns the bytes that came before.
+            # aiohttp raises the error of a connection before it returns the earlier bytes.
             body.set_exception(None)  # type: ignore[arg-type]
             chunk = body.read_nowait()
             body.set_exception(error)
@@ -148,6 +148,6 @@ class _AiohttpResponse(SubscriptionResponse):
     async def close(self) -> None:
         connection = self._response.connection
         if connection is not None and connection.transport is not None:
-            # Closing would first shut TLS down, with a peer that is still sending.
+            # Closing would first shut down TLS with a peer that is still sending.
             connection.transport.abort()
         self._response.close()

@@ -38,7 +38,7 @@ class SignedCall:
 
 
 class SubscriptionResponse(ABC):
-    """An answer whose body arrives while it is read, through a small buffer.
+    """An answer whose body is streamed through a small buffer.
 
     The names of its headers are in lower case.
     """
@@ -48,9 +48,9 @@ class SubscriptionResponse(ABC):
 
     @abstractmethod
     async def read(self) -> bytes:
-        """Return the next bytes of the body, as soon as there are some; nothing at its end.
+        """Return the next bytes of the body as soon as there are any; no bytes at its end.
 
-        What arrived before the connection broke is returned before the error is raised.
+        Bytes that arrived before the connection broke are returned before the error is raised.
 
         Raises:
             ConnectionFailedError: the connection broke.
@@ -58,21 +58,21 @@ class SubscriptionResponse(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """End the exchange at once, in the middle of the body too. May be called twice."""
+        """End the exchange at once, even in the middle of the body. Closing twice is allowed."""
 
 
 class SubscriptionCarrier(ABC):
-    """Sends signed calls, each over a connection that no other call can hold up.
+    """Sends signed calls, each over a connection that no other call can delay.
 
-    Owns what its connections share; close it when no response is in use.
+    It owns what its connections share: close it after all responses.
     """
 
     @abstractmethod
     async def open(self, call: SignedCall) -> SubscriptionResponse:
-        """Send ``call`` once and return when the status and the headers have arrived.
+        """Send ``call`` once, and return when the status and the headers have arrived.
 
         Raises:
-            ConnectionFailedError: there was no answer.
+            ConnectionFailedError: no answer came.
         """
 
     async def close(self) -> None:  # noqa: B027 - of most, connections belong to the responses
@@ -81,7 +81,7 @@ class SubscriptionCarrier(ABC):
 
 @contextmanager
 def connection_errors(raised: tuple[type[Exception], ...], where: str) -> Iterator[None]:
-    """Raise our error for what an HTTP client has raised."""
+    """Map the errors of an HTTP client to this package's."""
     try:
         yield
     except raised as error:
@@ -89,7 +89,7 @@ def connection_errors(raised: tuple[type[Exception], ...], where: str) -> Iterat
 
 
 def http_2_not_offered(url: str) -> InvalidOptionError:
-    """Return the error for an endpoint without the HTTP/2 that the configuration requires."""
+    """Return the error for an endpoint that lacks the required HTTP/2."""
     return InvalidOptionError(
         f"{url} does not offer HTTP/2: set kinesis.stream.efo.http-version to auto or 1.1."
     )
@@ -100,8 +100,8 @@ class Endpoint:
     """The endpoint of the subscriptions.
 
     Attributes:
-        ca_bundle: the configured file of CA certificates, None for botocore's own.
-        proxy_url: the proxy, with its user and password; None for none.
+        ca_bundle: the configured file of CA certificates; ``None`` for botocore's own.
+        proxy_url: the URL of the proxy with user and password, if there is one.
     """
 
     url: str
@@ -127,7 +127,7 @@ class Endpoint:
         return self.url.lower().startswith("https:")
 
     def tls_context(self) -> ssl.SSLContext:
-        """Return a context that trusts the certificates. Reads files: not on the event loop.
+        """Return a context that trusts the certificates. Blocks: it reads files.
 
         Raises:
             InvalidOptionError: the configured file cannot be used.

@@ -1,4 +1,4 @@
-"""Which HTTP client carries the subscriptions of an endpoint."""
+"""Selects the HTTP client for the subscriptions of an endpoint."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from kinesis_publishers.errors import ConfigError
 
 
 def check_carrier(http: SubscriptionHttpConfig, url: str) -> None:
-    """Check that the subscriptions of an endpoint can be carried as configured; do no I/O.
+    """Check that the configured subscriptions to an endpoint are possible; do no I/O.
 
     Raises:
-        InvalidOptionError: HTTP/2 is demanded of an endpoint without TLS.
-        ConfigError: the client that is demanded is not installed.
+        InvalidOptionError: HTTP/2 is required of an endpoint without TLS.
+        ConfigError: the configured client is not installed.
     """
     if _speaks_http_1(http, url):
         if http.version is HttpVersion.HTTP_2:
             raise http_2_not_offered(url)
     elif http.http2_client is not Http2Client.HTTPX:
-        # It was asked for. What is used by default may be missing until something subscribes.
+        # The user chose it. The default client may be missing until the first subscription.
         _check_installed(http)
 
 
 def check_client(http: SubscriptionHttpConfig, url: str | None) -> None:
-    """Check that what carries the subscriptions of an endpoint is installed.
+    """Check that the HTTP client for the subscriptions of an endpoint is installed.
 
     Args:
-        url: that of the properties; without one the environment may name one, and the first
+        url: the configured endpoint. Without one, the environment may name one, and the first
             subscription makes the check.
 
     Raises:
-        ConfigError: it is not; the message says what to install.
+        ConfigError: it is not installed; the message says what to install.
     """
     is_unknown = url is None and any(os.environ.get(name) for name in _ENDPOINT_VARIABLES)
     if not (is_unknown or _speaks_http_1(http, url or "https://kinesis")):
@@ -59,7 +59,7 @@ def _check_installed(http: SubscriptionHttpConfig) -> None:
 
 
 class _NoCarrier(SubscriptionCarrier):
-    """Stands for a client that is not installed, where nothing may ever subscribe."""
+    """Replaces a client that is not installed, in case nothing ever subscribes."""
 
     def __init__(self, http: SubscriptionHttpConfig) -> None:
         self._http = http
@@ -79,12 +79,12 @@ _PACKAGES: Final = {
 def create_carrier(
     endpoint: Endpoint, http: SubscriptionHttpConfig, max_connections: int
 ) -> SubscriptionCarrier:
-    """Return what carries the subscriptions of ``endpoint``; it connects when it is used.
+    """Return the carrier for the subscriptions of ``endpoint``; it connects at the first use.
 
-    :func:`check_carrier` has found ``http`` to be possible; ``max_connections`` limits a pool.
+    :func:`check_carrier` has checked ``http``; ``max_connections`` limits a pool.
     """
     timeout = http.read_timeout_seconds
-    # Imported where they are used: a reader that polls loads none of them.
+    # Imported here: a reader that polls must not load them.
     if _speaks_http_1(http, endpoint.url):
         from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 

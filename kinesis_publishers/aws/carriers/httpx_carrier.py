@@ -1,4 +1,4 @@
-"""Subscriptions over HTTP/2 and httpx."""
+"""Subscriptions over HTTP/2 with httpx."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ERRORS = (httpx.HTTPError, httpx.StreamError, h2.exceptions.H2Error, OSError)
 
 
 class HttpxCarrier(SubscriptionCarrier):
-    """One connection per subscription, as HTTP/1.1 needs it too.
+    """Opens a connection per subscription, as with HTTP/1.1.
 
-    httpcore cannot share an HTTP/2 connection between subscriptions: it never opens a second one
-    when the server's limit of streams is reached but waits; a stream that is not read uses up the
-    receive window of all; and it does not tell the server that a stream is no longer wanted.
+    httpcore cannot share an HTTP/2 connection between subscriptions. At the server's limit of
+    streams it waits instead of opening a second connection. An unread stream uses up the receive
+    window of all. The server never learns that a stream is no longer wanted.
     """
 
     def __init__(

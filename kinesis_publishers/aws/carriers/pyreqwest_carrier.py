@@ -1,4 +1,4 @@
-"""Subscriptions over HTTP/2 and pyreqwest (Rust's reqwest and hyper)."""
+"""Subscriptions over HTTP/2 with pyreqwest (Rust's reqwest and hyper)."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _DAEMON_WARNING = (
     "when the interpreter ends, the process may be aborted. Stop reading before, or use httpx."
 )
 _ABANDON_SECONDS = 5.0
-# A thread that waits for the interpreter's lock is visible nowhere. Sleeping releases the lock, and
+# A thread that waits for the interpreter's lock cannot be detected. A sleep releases the lock, and
 # the thread then needs microseconds.
 _SETTLE_SECONDS = 0.2
 _PAUSE_SECONDS = 0.01
 
 
 class _ExitGuard:
-    """What to abandon before the interpreter ends, and the calls in flight."""
+    """The resources to abandon before the interpreter ends, and the calls in flight."""
 
     def __init__(self) -> None:
         self._open: dict[_Exchange, asyncio.AbstractEventLoop] = {}
@@ -78,7 +78,7 @@ class _ExitGuard:
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
-        """Make a call of the foreign thread in the body: the exit waits for its end.
+        """Allow a call of the foreign thread in the body; the exit waits for its end.
 
         Raises:
             ClosedError: the interpreter is about to end.
@@ -130,20 +130,20 @@ _EXIT_GUARD = _ExitGuard()
 
 
 _ERRORS = (PyreqwestError, OSError)
-# How much the server may send before we read: hyper's own default for a connection is five times
-# that of a stream, which is never used up where each connection has one stream. The largest frame
-# is of the same size, because each frame costs a switch of threads.
+# How much the server may send before we read. hyper's default for a connection is five times that
+# of a stream, too much for connections with one stream. The largest frame has the same size,
+# because each frame costs a switch of threads.
 _WINDOW_BYTES = 256 * 1024
-# A call that is cancelled before it is answered keeps its connection for so long: nothing else ends
-# it. Longer than a call may take by default, and than a subscription may be silent.
+# Only this timeout ends the connection of a call that is cancelled before its answer. It is longer
+# than the default timeout of a call, and than the longest silence of a subscription.
 _MAX_SILENCE_SECONDS = 65.0
 
 
 class PyreqwestCarrier(SubscriptionCarrier):
-    """One client, and with it one connection, per subscription; they share one thread of Rust's.
+    """Opens a client, and so a connection, per subscription; all share one Rust thread.
 
-    On a shared connection, hyper would let a call wait when the server's limit of streams is
-    reached, and subscriptions that are not read would use up the receive window of the others.
+    On a shared connection, hyper would make a call wait at the server's limit of streams, and
+    unread subscriptions would use up the receive window of the others.
 
     It trusts the certificates of the endpoint and those of the system.
     """
@@ -175,7 +175,7 @@ class PyreqwestCarrier(SubscriptionCarrier):
             .http2(True)
             .http2_initial_stream_window_size(_WINDOW_BYTES)
             .http2_max_frame_size(_WINDOW_BYTES)
-            # The bytes of the body are what the service has sent, as with the other clients.
+            # Deliver the body as the service sent it, like the other clients.
             .gzip(False)
             .brotli(False)
             .zstd(False)
@@ -205,7 +205,7 @@ class _Exchange:
             client.post(call.url)
             .headers(dict(call.headers))
             .body_bytes(call.body)
-            # Otherwise it would not return before it has read so much of the body.
+            # Otherwise it would first read this much of the body.
             .streamed_read_buffer_limit(0)
             .build_streamed()
         )
@@ -235,7 +235,7 @@ class _Exchange:
             _EXIT_GUARD.discard(self)
 
     async def abandon(self) -> None:
-        # Closing the request waits for a read that is under way, in a loop that may never run.
+        # Closing the request waits for a read in progress, in a loop that may never run.
         if self._client is not None:
             await self._client.close()
 

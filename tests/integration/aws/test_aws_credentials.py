@@ -110,7 +110,7 @@ async def test_a_value_that_no_header_can_carry_is_named_and_not_shown(
     error = await _refused(call, _aws(local_kinesis.endpoint_url), caplog)
     assert isinstance(error, CredentialsError)
     assert not error.retryable
-    assert f"The {name} has white space" in str(error)
+    assert f"The {name} contains white space" in str(error)
     assert f"{_VALUES[name][0]} in the environment" in str(error)
     assert local_kinesis.calls() == []
 

@@ -177,7 +177,7 @@ async def test_a_service_that_refuses_cbor_costs_one_call_and_a_line(
         *([("GetShardIterator", "json"), ("GetRecords", "json")] * 2),
     ]
     assert [record.message for record in caplog.records if record.name.startswith("kin")] == [
-        "The service does not answer in CBOR: it is asked in JSON from now on"
+        "The service does not support CBOR. Calls use JSON from now on."
     ]
 
 

@@ -229,11 +229,11 @@ def has_ipv6() -> bool:
 
 
 _UNUSABLE = {
-    "a number sign": ({"HTTP_PROXY": "http://bob:1#SECRET@proxy:9"}, "HTTP_PROXY is no URL"),
-    "a slash": ({"HTTP_PROXY": "bob:a/SECRET@proxy:9"}, "HTTP_PROXY is no URL"),
-    "no port": ({"HTTP_PROXY": "http://proxy:SECRET"}, "HTTP_PROXY is no URL"),
-    "a bracket": ({"HTTP_PROXY": "http://bob:[SECRET@proxy:9"}, "HTTP_PROXY is no URL"),
-    "SOCKS": ({"HTTP_PROXY": "socks5h://bob:SECRET@proxy:9"}, "A SOCKS proxy cannot be used"),
+    "a number sign": ({"HTTP_PROXY": "http://bob:1#SECRET@proxy:9"}, "HTTP_PROXY is not a URL"),
+    "a slash": ({"HTTP_PROXY": "bob:a/SECRET@proxy:9"}, "HTTP_PROXY is not a URL"),
+    "no port": ({"HTTP_PROXY": "http://proxy:SECRET"}, "HTTP_PROXY is not a URL"),
+    "a bracket": ({"HTTP_PROXY": "http://bob:[SECRET@proxy:9"}, "HTTP_PROXY is not a URL"),
+    "SOCKS": ({"HTTP_PROXY": "socks5h://bob:SECRET@proxy:9"}, "SOCKS proxies are not supported"),
     "a network": (
         {"HTTP_PROXY": "http://bob:SECRET@proxy:9", "NO_PROXY": "example.com, 127.0.0.0/8"},
         "NO_PROXY has 127.0.0.0/8, .*: add 127.0.0.1 itself",
