@@ -1,4 +1,4 @@
-"""What docs/production.md and examples/deploy name exists: files, extras, options, images, settings."""
+"""The names in docs/production.md and examples/deploy exist: files, extras, options, images."""
 
 from __future__ import annotations
 

@@ -272,7 +272,7 @@ async def test_moto_is_read_in_json(moto_url: str, caplog: pytest.LogCaptureFixt
         iterator = await plane.get_shard_iterator(shard, TRIM_HORIZON)
         page = await plane.get_records(shard, iterator, 10)
     assert page.payloads == [b"\x00paid"]
-    assert sum("it is asked in JSON" in message for message in caplog.messages) == 1
+    assert sum("Calls use JSON" in message for message in caplog.messages) == 1
 
 
 async def test_the_clock_learns_from_answers_in_cbor(local_kinesis: LocalKinesis) -> None:

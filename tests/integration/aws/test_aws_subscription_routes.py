@@ -236,7 +236,7 @@ _UNUSABLE = {
     "SOCKS": ({"HTTP_PROXY": "socks5h://bob:SECRET@proxy:9"}, "SOCKS proxies are not supported"),
     "a network": (
         {"HTTP_PROXY": "http://bob:SECRET@proxy:9", "NO_PROXY": "example.com, 127.0.0.0/8"},
-        "NO_PROXY has 127.0.0.0/8, .*: add 127.0.0.1 itself",
+        "NO_PROXY has 127.0.0.0/8, .*: add 127.0.0.1,",
     ),
 }
 
