@@ -126,6 +126,12 @@ class StartingPosition:
             return StartingPosition.at_timestamp(now)
         return self
 
+    def require_pinned(self) -> StartingPosition:
+        """Return the same place; raises ``ValueError`` for LATEST, which is a place only now."""
+        if self.type is PositionType.LATEST:
+            raise ValueError("LATEST must be pinned to an instant before it is read from")
+        return self
+
     def __str__(self) -> str:
         if self.sequence_number is not None:
             return f"{self.type.value} {self.sequence_number}"

@@ -98,11 +98,9 @@ class _IteratedPublisher(RecordPublisher):
     """Delivers what an iterator yields: one item per run."""
 
     def __init__(self, read: _Read, shard: Shard, start: StartingPosition, clock: Clock) -> None:
-        if start.type is PositionType.LATEST:
-            raise ValueError("LATEST must be pinned to an instant before it is read from")
         self._read = read
         self._shard = shard
-        self._position = start
+        self._position = start.require_pinned()
         self._clock = clock
         self._iterator: AsyncGenerator[Iterated, None] | None = None
         self._last: int | None = None

@@ -24,7 +24,6 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.events import IteratorReplaced, RecordsFetched, Throttled
 from kinesis_publishers.model import (
-    PositionType,
     RecordBatch,
     RecordPage,
     RunResult,
@@ -86,10 +85,8 @@ class PollingRecordPublisher(RecordPublisher):
         context: PublisherContext,
         quota: ShardQuota,
     ) -> None:
-        if starting_position.type is PositionType.LATEST:
-            raise ValueError("LATEST must be pinned to an instant before it is read from")
         self._shard = shard
-        self._position = starting_position
+        self._position = starting_position.require_pinned()
         self._config = config
         self._context = context
         self._quota = quota

@@ -19,7 +19,6 @@ from kinesis_publishers.config import FanOutConfig
 from kinesis_publishers.errors import ConnectionFailedError, MalformedResponseError
 from kinesis_publishers.events import EventReceived, SubscriptionEnded, SubscriptionStarted
 from kinesis_publishers.model import (
-    PositionType,
     RecordBatch,
     RunResult,
     SequenceNumber,
@@ -73,10 +72,8 @@ class FanOutRecordPublisher(RecordPublisher):
         context: PublisherContext,
         warned_at: dict[str, float] | None = None,
     ) -> None:
-        if starting_position.type is PositionType.LATEST:
-            raise ValueError("LATEST must be pinned to an instant before it is read from")
         self._shard = shard
-        self._position = starting_position
+        self._position = starting_position.require_pinned()
         self._config = config
         self._registrar = registrar
         self._context = context

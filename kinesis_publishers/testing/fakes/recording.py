@@ -23,7 +23,6 @@ from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.events import Event
 from kinesis_publishers.model import (
-    PositionType,
     Record,
     RecordBatch,
     RunResult,
@@ -178,9 +177,7 @@ class ScriptedPublisherFactory(RecordPublisherFactory):
         return cls()
 
     async def create(self, starting_position: StartingPosition, shard: Shard) -> ScriptedPublisher:
-        if starting_position.type is PositionType.LATEST:
-            raise ValueError("LATEST must be pinned to an instant before it is read from")
-        self.positions.append(starting_position)
+        self.positions.append(starting_position.require_pinned())
         script = self._scripts.popleft() if self._scripts else ()
         self.publishers.append(ScriptedPublisher(script))
         return self.publishers[-1]
