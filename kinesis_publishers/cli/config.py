@@ -162,7 +162,8 @@ async def _prove(properties: Properties, wanted: str) -> tuple[Permission, ...]:
     publisher = built_in_publisher(properties)
     is_fan_out = publisher is not None and publisher.needs_registration
     # Spark reads ranges again after a restart, by polling.
-    polls = not is_fan_out or bool(properties.given_keys(SparkConfig.options()))
+    is_spark = bool(properties.given_keys(SparkConfig.options()))
+    polls = publisher is None or publisher.polls or is_spark
     found: list[Permission] = []
     async with open_control(properties) as control:
         for stream in await control.streams():

@@ -25,6 +25,7 @@ from kinesis_publishers.model import (
     StreamIdentity,
     StreamSummary,
 )
+from kinesis_publishers.model.sources import KINESIS, source_of
 
 # No stream keeps its records for a shorter time (AWS service limits): what was read up to a younger
 # instant costs no call.
@@ -230,7 +231,8 @@ class DataLossGuard:
         looked_at, looks = self._audits.get(stream_arn, (now - _AUDIT_SECONDS, 0))
         if now - looked_at < _AUDIT_SECONDS:
             return
-        holes = uncovered_hash_keys(listed)
+        has_hash_keys = (source_of(stream_arn) or KINESIS).has_hash_keys
+        holes = uncovered_hash_keys(listed) if has_hash_keys else []
         looks = looks + 1 if holes else 0
         self._audits[stream_arn] = now, looks
         if looks == _LOOKS_UNTIL_HOLE:

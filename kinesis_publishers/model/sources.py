@@ -25,10 +25,12 @@ class BuiltInPublisher:
     Attributes:
         name: the value of ``stream.recordpublisher`` that selects it.
         factory: the class of its factory, as ``module:Class``.
+        polls: whether it reads with GetRecords, at least at times.
     """
 
     name: str
     factory: str
+    polls: bool = False
     reads_ranges: bool = False
     subscribes: bool = False
     needs_registration: bool = False
@@ -58,6 +60,7 @@ class Source:
 POLLING: Final = BuiltInPublisher(
     name="POLLING",
     factory="kinesis_publishers.publishers.polling:PollingRecordPublisherFactory",
+    polls=True,
     reads_ranges=True,
 )
 EFO: Final = BuiltInPublisher(

@@ -25,8 +25,9 @@ from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.leases import AssignmentConfig, LeaseConfig
+from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.config.sections.watermarks import ARRIVAL
-from kinesis_publishers.model.sources import EFO, POLLING, consumer_name_of
+from kinesis_publishers.model.sources import POLLING, PUBLISHERS, consumer_name_of
 
 # One of the five calls a second that a shard answers: the others are the application's.
 _INTERVAL_MILLIS: Final = 1000
@@ -76,10 +77,10 @@ def observer_properties(
             f"{_APPLICATION} is left out: tail neither reads nor writes checkpoints, and begins at "
             "LATEST, unless --from, --at, --since or -P say where."
         )
-    publisher = line.get(_PUBLISHER, file.get(_PUBLISHER, POLLING.name))
+    written = line.get(_PUBLISHER, file.get(_PUBLISHER, POLLING.name))
+    known = PUBLISHERS.get(written.strip().upper())
     # EFO cannot be parsed yet: the consumer may be missing, or be one of another stream.
-    is_fan_out = publisher.strip().upper() == EFO.name
-    if is_fan_out or publisher_factory_class(connection.properties(more)).subscribes:
+    if (known or publisher_factory_class(connection.properties(more))).subscribes:
         more |= _fan_out(file, line, reasons)
     properties = connection.properties(more)
     changes: dict[Option[Any], Scalar | None] = {}
@@ -89,8 +90,8 @@ def observer_properties(
         changes[sinks] = None
         reasons.append(f"{sinks.full_key} is left out: those metrics are the application's.")
     # A custom publisher stays as it is: how it reads is not known.
-    is_polling = properties.get(SourceConfig.record_publisher) == POLLING.name
-    if is_polling and interval.full_key not in line:
+    publisher = built_in_publisher(properties)
+    if publisher and publisher.polls and interval.full_key not in line:
         changes[interval] = max(properties.get(interval), _INTERVAL_MILLIS)
     return properties.with_values(changes), reasons
 
