@@ -221,7 +221,7 @@ def render_metrics() -> str:
             (
                 f"`{one.name}`" + (f" (Flink: `{one.flink_name}`)" if one.flink_name else ""),
                 f"{_kind(one)}; `{one.unit}`",
-                ", ".join(f"`{name}`" for name in _attributes(one)) or "none",
+                _attributes_in_short(one),
                 one.description,
             )
             for one in METRICS.metrics
@@ -255,6 +255,14 @@ def _kind(metric: Metric) -> str:
     if metric.kind is not MetricKind.GAUGE:
         return str(metric.kind.value)
     return f"gauge ({_COMBINED[metric.combined]})"
+
+
+def _attributes_in_short(metric: Metric) -> str:
+    """Return the attributes of a metric, without those that most metrics have."""
+    names = _attributes(metric)
+    if names[:2] == ["stream", "shard"]:
+        return " ".join(f"+ `{name}`" for name in names[2:])
+    return ", ".join(f"`{name}`" for name in names) or "none"
 
 
 def _attributes(metric: Metric) -> list[str]:
