@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Self
 
@@ -15,8 +15,8 @@ from kinesis_publishers.checkpoints.dynamodb_table import (
     item_of,
     values_of,
 )
-from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields
-from kinesis_publishers.checkpoints.versions import Attempt
+from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
+from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal
 from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig, Properties
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, ShardKey, StoredCheckpoint
@@ -41,12 +41,15 @@ class DynamoDbCheckpointStore(DynamoDbStore):
 
     def items(self, **request: Any) -> AsyncIterator[Item]:
         """Yield the items of the application."""
-        return self.read_items(
+        return self.table.read_items(
             "Query",
             KeyConditionExpression="application = :application",
             ExpressionAttributeValues=item_of({":application": self._context.application}),
             **request,
         )
+
+    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
+        return await self.table.apply(changes, self._request, stored_version)
 
     def _request(
         self, attempt: Attempt, checkpoint: Checkpoint | None

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
+from attrs import define, field
+
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
 from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
-from kinesis_publishers.checkpoints.stored_form import stored_version
-from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, VersionedStore
+from kinesis_publishers.checkpoints.versions import (
+    Attempt,
+    Change,
+    Refusal,
+    StoreCalls,
+    VersionedStore,
+)
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import AwsConfig, BillingMode, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError
 from kinesis_publishers.model import Checkpoint, CheckpointVersion
@@ -22,6 +29,8 @@ Item: TypeAlias = Mapping[str, Mapping[str, Any]]
 """An item as DynamoDB writes it: ``{"version": {"N": "3"}, ...}``."""
 Values: TypeAlias = dict[str, Any]
 """The same with values of Python."""
+RequestOf: TypeAlias = "Callable[[Attempt, Checkpoint | None], tuple[str, dict[str, Any]]]"
+VersionOf: TypeAlias = "Callable[[Values], tuple[CheckpointVersion | None, str | None]]"
 
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 _NOT_FOUND: Final = "ResourceNotFoundException"
@@ -33,47 +42,45 @@ _ACTIVE_TIMEOUT_SECONDS: Final = 180.0
 MAX_IN_FLIGHT: Final = 16
 
 
-class DynamoDbStore(VersionedStore):
+@define(eq=False)
+class DynamoDbTable:
     """A table, and what its two forms have in common: each change is a conditional write.
 
     Attributes:
+        calls: those of the store that has the table.
         keys: ``HASH`` or ``RANGE`` by attribute, in this order; the values are texts.
         indexes: the same for each index that a new table gets, by its name.
     """
 
-    keys: ClassVar[Mapping[str, str]]
-    indexes: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-
-    def __init__(
-        self, context: CheckpointStoreContext, aws: AwsConfig, config: DynamoDbCheckpointConfig
-    ) -> None:
-        super().__init__(context)
-        self._aws = aws
-        self._config = config
-        self._stack = AsyncExitStack()
-        self._client: Any = None
+    aws: AwsConfig
+    config: DynamoDbCheckpointConfig
+    calls: StoreCalls
+    _clock: Clock
+    keys: Mapping[str, str]
+    indexes: Mapping[str, Mapping[str, str]]
+    _stack: AsyncExitStack = field(factory=AsyncExitStack, init=False)
+    _client: Any = field(default=None, init=False)
 
     def __str__(self) -> str:
-        return f"the DynamoDB table {self._config.table}"
+        return f"the DynamoDB table {self.config.table}"
 
     async def open(self) -> None:
-        await super().open()
+        """Open a client; wait until the table is ready, if it may be created."""
         address = ServiceAddress(
             service="dynamodb",
-            endpoint_url=self._config.endpoint_url,
+            endpoint_url=self.config.endpoint_url,
             max_connections=MAX_IN_FLIGHT,
         )
         with mapped_errors("CreateClient", str(self), service="dynamodb"):
-            client = open_aio_client(self._aws, address)
+            client = open_aio_client(self.aws, address)
             self._client = await self._stack.enter_async_context(client)
-        if self._config.create_table:
+        if self.config.create_table:
             await self._provide_table()
 
     async def close(self) -> None:
-        await super().close()
         await self._stack.aclose()
 
-    async def _call(
+    async def call(
         self,
         operation: str,
         read: Callable[[dict[str, Any]], _T],
@@ -99,19 +106,19 @@ class DynamoDbStore(VersionedStore):
                 operation, str(self), service="dynamodb", client=self._client, unless=unless
             ):
                 call = method_of(self._client, operation)
-                answer = await call(TableName=self._config.table, **request)
+                answer = await call(TableName=self.config.table, **request)
             with complete_answer(operation, str(self)):
                 return read(answer)
 
         try:
-            return await self._with_retries(attempt)
+            return await self.calls.make(attempt)
         except RefusedError as error:
             if error.code == refusal:
                 raise
             kinds = {"HASH": "partition key", "RANGE": "sort key"}
             keys = [f"{name} ({kinds[kind]}, text)" for name, kind in self.keys.items()]
             raise CheckpointError(
-                f"{self} does not exist in {self._aws.region}: check both names. The first reader "
+                f"{self} does not exist in {self.aws.region}: check both names. The first reader "
                 "of an application creates the application's table with "
                 "kinesis.checkpoint.dynamodb.createtable = true; or create that with "
                 f"{' and '.join(keys)}. If it was removed while it was in use, its checkpoints are "
@@ -121,7 +128,7 @@ class DynamoDbStore(VersionedStore):
     async def read_items(self, operation: str, **request: Any) -> AsyncIterator[dict[str, Any]]:
         """Yield the items of all pages of a query or a scan."""
         while True:
-            items, last_key = await self._call(
+            items, last_key = await self.call(
                 operation,
                 # Without the member Items it is no answer: an empty table would mean to start over.
                 lambda answer: (answer["Items"], answer.get("LastEvaluatedKey")),
@@ -141,7 +148,7 @@ class DynamoDbStore(VersionedStore):
             CheckpointError: it has other keys, or does not become ready.
             AccessDeniedError: the credentials do not allow it; says what to do.
         """
-        clock = self._context.clock
+        clock = self._clock
         try:
             async with clock.timeout(_ACTIVE_TIMEOUT_SECONDS) as limit:
                 while not await self._is_active():
@@ -157,7 +164,7 @@ class DynamoDbStore(VersionedStore):
     async def _is_active(self) -> bool:
         try:
             with suppress(RefusedError):
-                return await self._call(
+                return await self.call(
                     "DescribeTable",
                     lambda answer: self._is_usable(answer["Table"]),
                     refusal=_NOT_FOUND,
@@ -170,7 +177,7 @@ class DynamoDbStore(VersionedStore):
             raise
         # Unless another process has just created it.
         with suppress(RefusedError):
-            return await self._call(
+            return await self.call(
                 "CreateTable",
                 lambda answer: self._is_usable(answer["TableDescription"]),
                 refusal=_IN_USE,
@@ -193,7 +200,7 @@ class DynamoDbStore(VersionedStore):
         return status in {"ACTIVE", "UPDATING"}
 
     def _new_table(self) -> dict[str, Any]:
-        config, capacity = self._config, {}
+        config, capacity = self.config, {}
         if config.billing_mode is BillingMode.PROVISIONED:
             capacity["ProvisionedThroughput"] = {
                 "ReadCapacityUnits": config.read_capacity,
@@ -218,14 +225,26 @@ class DynamoDbStore(VersionedStore):
             **{name: value for name, value in optional.items() if value},
         }
 
-    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
+    async def apply(
+        self, changes: Sequence[Change], request_of: RequestOf, version_of: VersionOf
+    ) -> list[Refusal]:
+        """Make changes: each by the operation and parameters that ``request_of`` returns.
+
+        ``version_of`` says of an item which version it is, and when that was written.
+        """
         refusals: list[Refusal] = []
         pending = iter(changes)
 
         async def work() -> None:
             for attempt, checkpoint in pending:
-                if (refusal := await self._write(attempt, checkpoint)) is not None:
-                    refusals.append(refusal)
+                operation, request = request_of(attempt, checkpoint)
+                request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+                try:
+                    await self.call(operation, dict, refusal=_CONDITION_FAILED, **request)
+                except RefusedError as error:
+                    item = values_of(error.answer.get("Item") or {})
+                    stored, written_at = version_of(item)
+                    refusals.append(Refusal(attempt=attempt, stored=stored, written_at=written_at))
 
         # A refusal does not keep the others from being made; another failure ends it early.
         async with TaskScope() as scope:
@@ -233,26 +252,29 @@ class DynamoDbStore(VersionedStore):
                 scope.spawn(work(), name=f"write checkpoints {number}")
         return refusals
 
-    async def _write(self, attempt: Attempt, checkpoint: Checkpoint | None) -> Refusal | None:
-        operation, request = self._request(attempt, checkpoint)
-        request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
-        try:
-            await self._call(operation, dict, refusal=_CONDITION_FAILED, **request)
-        except RefusedError as error:
-            item = values_of(error.answer.get("Item") or {})
-            stored, written_at = self._written(item)
-            return Refusal(attempt=attempt, stored=stored, written_at=written_at)
-        return None
 
-    @abstractmethod
-    def _request(
-        self, attempt: Attempt, checkpoint: Checkpoint | None
-    ) -> tuple[str, dict[str, Any]]:
-        """Return the operation that makes a change, and its parameters."""
+class DynamoDbStore(VersionedStore):
+    """A store in a :attr:`table`, whose form the subclass has."""
 
-    def _written(self, found: Values) -> tuple[CheckpointVersion | None, str | None]:
-        """Return the version of an item, and when that was written, as far as it says."""
-        return stored_version(found)
+    keys: ClassVar[Mapping[str, str]]
+    indexes: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+
+    def __init__(
+        self, context: CheckpointStoreContext, aws: AwsConfig, config: DynamoDbCheckpointConfig
+    ) -> None:
+        super().__init__(context)
+        self.table = DynamoDbTable(aws, config, self._calls, context.clock, self.keys, self.indexes)
+
+    def __str__(self) -> str:
+        return str(self.table)
+
+    async def open(self) -> None:
+        await super().open()
+        await self.table.open()
+
+    async def close(self) -> None:
+        await super().close()
+        await self.table.close()
 
 
 def values_of(item: Item) -> Values:

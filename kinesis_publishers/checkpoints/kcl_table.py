@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Self
 
 from attrs import evolve
 
-from kinesis_publishers.abc import CheckpointStoreContext, ForeignTable
+from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_table import (
     DynamoDbStore,
@@ -60,36 +60,16 @@ _ONE_APPLICATION: Final = (
 )
 
 
-class KclLeaseTable(DynamoDbStore, ForeignTable):
-    """Keeps checkpoints and leases as the KCL does: one table for each application.
+class KclRows:
+    """The rows of the streams that are read: which shard each is of, and what a change writes.
 
-    The rows do not say which stream they are of: it needs :meth:`name_streams`. The mark that a
-    stream was begun follows from its rows, and is not stored.
+    A row does not say which stream it is of, except by its key.
     """
 
-    keys: ClassVar[Mapping[str, str]] = {KEY: "HASH"}
-    # Version 3 of the KCL adds it to a table that has none, which takes minutes.
-    indexes: ClassVar[Mapping[str, Mapping[str, str]]] = {
-        "LeaseOwnerToLeaseKeyIndex": {"leaseOwner": "HASH", KEY: "RANGE"}
-    }
-
-    def __init__(
-        self,
-        context: CheckpointStoreContext,
-        aws: AwsConfig,
-        config: DynamoDbCheckpointConfig,
-        initial: datetime | None = None,
-        former: DynamoDbCheckpointConfig | None = None,
-    ) -> None:
-        """Make a store that is not open yet.
-
-        The rows of another application are refused, unless ``context`` names none. ``initial`` is
-        the instant of AT_TIMESTAMP, if streams begin there; ``former`` the table in which a reader
-        without leases would have had checkpoints.
-        """
-        super().__init__(context, aws, config)
+    def __init__(self, where: object, context: CheckpointStoreContext, initial: datetime | None):
+        self._where = where
+        self._context = context
         self._initial = initial
-        self._former = former
         # By ARN, and by the key in the table: a table of one stream has rows without one.
         self._streams: dict[str, StreamIdentity] = {}
         self._by_key: dict[str | None, StreamIdentity] = {}
@@ -98,21 +78,9 @@ class KclLeaseTable(DynamoDbStore, ForeignTable):
         # When a row was first seen that is at LATEST, by its key.
         self._seen_at: dict[str, datetime] = {}
         self._warned: set[str] = set()
-        # What the table has, and what a leader of the KCL was told there.
-        self._items: list[Item] = []
-        self._reported: Values | None = None
 
-    @classmethod
-    def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
-        config, former = DynamoDbCheckpointConfig.from_properties(properties), None
-        if not properties.is_given(DynamoDbCheckpointConfig.table):
-            former = DynamoDbCheckpointConfig(
-                table=config.table, endpoint_url=config.endpoint_url, create_table=False
-            )
-            named = {DynamoDbCheckpointConfig.table: context.application}
-            config = DynamoDbCheckpointConfig.from_properties(properties.with_values(named))
-        initial = InitialPositionConfig.from_properties(properties).timestamp
-        return cls(context, AwsConfig.from_properties(properties), config, initial, former)
+    def __str__(self) -> str:
+        return str(self._where)
 
     def name_streams(self, streams: Collection[StreamIdentity]) -> None:
         self._streams = {one.arn: one for one in streams}
@@ -132,13 +100,13 @@ class KclLeaseTable(DynamoDbStore, ForeignTable):
         # A new row has the first one of its stream.
         self._by_key = dict([*keyed, *alone] if known else [*alone, *keyed])
 
-    async def load(self) -> dict[ShardKey, StoredCheckpoint]:
-        self._items = [item async for item in self.read_items("Scan")]
-        leases = [one for one in self._items if is_lease(one)]
+    def stored(self, items: Iterable[Item]) -> dict[ShardKey, StoredCheckpoint]:
+        """Return what the items of a table say, with the mark of each stream."""
+        leases = [one for one in items if is_lease(one)]
         lease_keys = [one.get(KEY, {}).get("S", "") for one in leases]
         self._find_keys({key for one in lease_keys if (key := split_key(one)[0])})
         self._keys = {}
-        read = [stored_in(one, self._place_of, self._beginning, where=self) for one in leases]
+        read = (stored_in(one, self._place_of, self._beginning, where=self) for one in leases)
         found = [one for one in read if one is not None]
         return {one.checkpoint.shard: one for one in found} | _marks_of(found)
 
@@ -193,20 +161,100 @@ class KclLeaseTable(DynamoDbStore, ForeignTable):
         )
         return StartingPosition.trim_horizon()
 
+    def _warn_once(self, about: str, message: str) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            _LOGGER.warning("%s. This is logged once.", message)
+
+    def request(
+        self, attempt: Attempt, checkpoint: Checkpoint | None
+    ) -> tuple[str, dict[str, Any]]:
+        key = self._key_of(attempt.shard)
+        if checkpoint is None:
+            return "DeleteItem", row_condition(key, attempt)
+        now = self._context.clock.now()
+        state = row_state(self._context.application, attempt, checkpoint, now)
+        return "UpdateItem", row_update(key, attempt, checkpoint, state, self._initial)
+
+    def _key_of(self, shard: ShardKey) -> str:
+        if shard in self._keys:
+            return self._keys[shard]
+        for key, identity in self._by_key.items():
+            if identity.arn == shard.stream_arn:
+                return shard.shard_id if key is None else f"{key}:{shard.shard_id}"
+        raise CheckpointError(
+            f"{self} keeps leases of {', '.join(sorted(self._streams)) or 'no stream'}, not of "
+            f"{shard.stream_arn}: name_streams has to be called with each stream that is read."
+        )
+
+
+class KclLeaseTable(DynamoDbStore):
+    """Keeps checkpoints and leases as the KCL does: one table for each application.
+
+    It needs :meth:`name_streams`, as a ``ForeignTable``. The mark that a stream was begun follows
+    from its rows, and is not stored.
+    """
+
+    keys: ClassVar[Mapping[str, str]] = {KEY: "HASH"}
+    # Version 3 of the KCL adds it to a table that has none, which takes minutes.
+    indexes: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "LeaseOwnerToLeaseKeyIndex": {"leaseOwner": "HASH", KEY: "RANGE"}
+    }
+
+    def __init__(
+        self,
+        context: CheckpointStoreContext,
+        aws: AwsConfig,
+        config: DynamoDbCheckpointConfig,
+        initial: datetime | None = None,
+        former: DynamoDbCheckpointConfig | None = None,
+    ) -> None:
+        """Make a store that is not open yet.
+
+        The rows of another application are refused, unless ``context`` names none. ``initial`` is
+        the instant of AT_TIMESTAMP, if streams begin there; ``former`` the table in which a reader
+        without leases would have had checkpoints.
+        """
+        super().__init__(context, aws, config)
+        self._rows = KclRows(self, context, initial)
+        self._former = former
+        # What the table has, and what a leader of the KCL was told there.
+        self._items: list[Item] = []
+        self._reported: Values | None = None
+
+    @classmethod
+    def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
+        config, former = DynamoDbCheckpointConfig.from_properties(properties), None
+        if not properties.is_given(DynamoDbCheckpointConfig.table):
+            former = DynamoDbCheckpointConfig(
+                table=config.table, endpoint_url=config.endpoint_url, create_table=False
+            )
+            named = {DynamoDbCheckpointConfig.table: context.application}
+            config = DynamoDbCheckpointConfig.from_properties(properties.with_values(named))
+        initial = InitialPositionConfig.from_properties(properties).timestamp
+        return cls(context, AwsConfig.from_properties(properties), config, initial, former)
+
+    def name_streams(self, streams: Collection[StreamIdentity]) -> None:
+        self._rows.name_streams(streams)
+
+    async def load(self) -> dict[ShardKey, StoredCheckpoint]:
+        self._items = [item async for item in self.table.read_items("Scan")]
+        return self._rows.stored(self._items)
+
     async def report(self, worker: str, *, is_leaving: bool = False) -> bool:
         key, now = {KEY: worker}, self._context.clock.now()
         row = None if is_leaving else worker_row(self._items, worker, now)
         if row is None and self._reported is not None:
-            await self._call("DeleteItem", dict, Key=item_of(key))
+            await self.table.call("DeleteItem", dict, Key=item_of(key))
         elif row is not None and row != self._reported:
-            await self._call("UpdateItem", dict, **update_of(key, row))
+            await self.table.call("UpdateItem", dict, **update_of(key, row))
         self._reported = row
         return row is not None
 
     async def check_first_use(self) -> None:
         if self._former is None:
             return
-        former = DynamoDbCheckpointStore(self._context, self._aws, self._former)
+        former = DynamoDbCheckpointStore(self._context, self.table.aws, self._former)
         try:
             async with former:
                 has_checkpoints = await anext(former.items(Limit=1), None) is not None
@@ -222,38 +270,13 @@ class KclLeaseTable(DynamoDbStore, ForeignTable):
                 "`kinesis-publishers leases import -`."
             )
 
-    def _warn_once(self, about: str, message: str) -> None:
-        if about not in self._warned:
-            self._warned.add(about)
-            _LOGGER.warning("%s. This is logged once.", message)
-
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         of_shards = [one for one in changes if one[0].shard.shard_id != WHOLE_STREAM]
-        return await super()._apply(of_shards)
+        return await self.table.apply(of_shards, self._rows.request, _version_of)
 
-    def _request(
-        self, attempt: Attempt, checkpoint: Checkpoint | None
-    ) -> tuple[str, dict[str, Any]]:
-        key = self._key_of(attempt.shard)
-        if checkpoint is None:
-            return "DeleteItem", row_condition(key, attempt)
-        now = self._context.clock.now()
-        state = row_state(self._context.application, attempt, checkpoint, now)
-        return "UpdateItem", row_update(key, attempt, checkpoint, state, self._initial)
 
-    def _written(self, found: Values) -> tuple[CheckpointVersion | None, str | None]:
-        return (version_of(found), written_at(found)) if found else (None, None)
-
-    def _key_of(self, shard: ShardKey) -> str:
-        if shard in self._keys:
-            return self._keys[shard]
-        for key, identity in self._by_key.items():
-            if identity.arn == shard.stream_arn:
-                return shard.shard_id if key is None else f"{key}:{shard.shard_id}"
-        raise CheckpointError(
-            f"{self} keeps leases of {', '.join(sorted(self._streams)) or 'no stream'}, not of "
-            f"{shard.stream_arn}: name_streams has to be called with each stream that is read."
-        )
+def _version_of(found: Values) -> tuple[CheckpointVersion | None, str | None]:
+    return (version_of(found), written_at(found)) if found else (None, None)
 
 
 def _marks_of(stored: Iterable[StoredCheckpoint]) -> dict[ShardKey, StoredCheckpoint]:

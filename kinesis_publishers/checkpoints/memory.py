@@ -70,5 +70,5 @@ class MemoryCheckpointStore(VersionedStore):
         return refusals
 
     def _checkpoints(self) -> dict[ShardKey, tuple[StoredCheckpoint, str]]:
-        self._check_open()
+        self._calls.check_open()
         return self._memory.applications[self._context.application]

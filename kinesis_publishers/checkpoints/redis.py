@@ -17,7 +17,6 @@ from redis.exceptions import RedisClusterException
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
 from kinesis_publishers.checkpoints.versions import (
-    Attempt,
     Change,
     Meaning,
     Refusal,
@@ -34,7 +33,7 @@ from kinesis_publishers.errors import (
     InvalidOptionError,
     ResourceInUseError,
 )
-from kinesis_publishers.model import Checkpoint, ShardKey, StoredCheckpoint
+from kinesis_publishers.model import ShardKey, StoredCheckpoint
 from kinesis_publishers.tasks import cancellable
 
 _T = TypeVar("_T")
@@ -124,7 +123,7 @@ class RedisCheckpointStore(VersionedStore):
     """
 
     def __init__(self, context: CheckpointStoreContext, config: RedisCheckpointConfig) -> None:
-        super().__init__(context)
+        super().__init__(context, self._disconnect)
         self._url = config.url or ""
         # On a cluster, the part in braces decides which node has it.
         self._key = f"{config.prefix}:{{{context.application}}}"
@@ -155,20 +154,11 @@ class RedisCheckpointStore(VersionedStore):
 
     async def _connect(self) -> dict[str, Any]:
         """Make a client of the server, or of its cluster; return what it says of itself."""
-        async with self._client_of(Redis) as client:
+        async with _client_of(Redis, self._url) as client:
             settings: dict[str, Any] = await client.info()
-        self._client = self._client_of(RedisCluster if settings.get("cluster_enabled") else Redis)
+        kind = RedisCluster if settings.get("cluster_enabled") else Redis
+        self._client = _client_of(kind, self._url)
         return settings
-
-    def _client_of(self, kind: type[Redis | RedisCluster]) -> Any:
-        return kind.from_url(
-            self._url,
-            decode_responses=True,
-            # Repeating is up to the policy of the context.
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=_CALL_SECONDS,
-            socket_connect_timeout=_CALL_SECONDS,
-        )
 
     async def _disconnect(self) -> None:
         if self._client is not None:
@@ -185,6 +175,7 @@ class RedisCheckpointStore(VersionedStore):
         }
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
+        now = self._context.clock.now()
         names = [f"{one.shard.stream_arn}/{one.shard.shard_id}" for one, _ in changes]
         found = await self._call(lambda: self._client.hmget(self._key, names))
         refusals: list[Refusal] = []
@@ -196,18 +187,14 @@ class RedisCheckpointStore(VersionedStore):
                 refusals.append(refusal)
             else:
                 accepted.append((attempt, checkpoint))
-                arguments += [name, text or "", self._text_of(attempt, checkpoint)]
+                fields = checkpoint and fields_of(checkpoint, attempt.version, now)
+                arguments += [name, text or "", json.dumps(fields) if fields else ""]
         if accepted:
             others = await self._call(lambda: self._client.eval(_REPLACE, 1, self._key, *arguments))
             if others:
                 # Another writer's, or, if an answer was lost, what this call has written.
                 refusals += await self._apply([accepted[index] for index in others])
         return refusals
-
-    def _text_of(self, attempt: Attempt, checkpoint: Checkpoint | None) -> str:
-        if checkpoint is None:
-            return ""
-        return json.dumps(fields_of(checkpoint, attempt.version, self._context.clock.now()))
 
     def _fields_in(self, name: str, text: str) -> dict[str, Any]:
         try:
@@ -227,4 +214,15 @@ class RedisCheckpointStore(VersionedStore):
                 code = getattr(error, "status_code", None)
                 raise failure_of(self, error, code, _MEANINGS) from error
 
-        return await self._with_retries(attempt)
+        return await self._calls.make(attempt)
+
+
+def _client_of(kind: type[Redis | RedisCluster], url: str) -> Any:
+    return kind.from_url(
+        url,
+        decode_responses=True,
+        # Repeating is up to the policy of the context.
+        retry=Retry(NoBackoff(), 0),
+        socket_timeout=_CALL_SECONDS,
+        socket_connect_timeout=_CALL_SECONDS,
+    )

@@ -94,6 +94,13 @@ async def _finish(call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
             running.exception()
 
 
+async def _rows(
+    connection: AsyncConnection, query: sa.Select[Any]
+) -> dict[ShardKey, dict[str, Any]]:
+    rows = (await connection.execute(query)).mappings()
+    return {ShardKey(row["stream_arn"], row["shard_id"]): dict(row) for row in rows}
+
+
 class SqlCheckpointStore(VersionedStore):
     """Keeps checkpoints as rows of a table, one per shard, which applications may share.
 
@@ -104,7 +111,7 @@ class SqlCheckpointStore(VersionedStore):
     """
 
     def __init__(self, context: CheckpointStoreContext, config: SqlCheckpointConfig) -> None:
-        super().__init__(context)
+        super().__init__(context, self._disconnect)
         self._config = config
         self._engine = engine_of(config.url or "")
         self._table = _table(config.table)
@@ -135,14 +142,8 @@ class SqlCheckpointStore(VersionedStore):
                 await self._engine.dispose()
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
-        found = await self._call(lambda connection: self._rows(connection, self._select))
+        found = await self._call(lambda connection: _rows(connection, self._select))
         return {key: stored_from_fields(key, row, where=self) for key, row in found.items()}
-
-    async def _rows(
-        self, connection: AsyncConnection, query: sa.Select[Any]
-    ) -> dict[ShardKey, dict[str, Any]]:
-        rows = (await connection.execute(query)).mappings()
-        return {ShardKey(row["stream_arn"], row["shard_id"]): dict(row) for row in rows}
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         return await self._call(lambda connection: self._write(changes, connection))
@@ -161,7 +162,7 @@ class SqlCheckpointStore(VersionedStore):
                 raise failure_in(self, error) from error
 
         is_file = self._engine.dialect.name == "sqlite"
-        return await self._with_retries(partial(_finish, attempt) if is_file else attempt)
+        return await self._calls.make(partial(_finish, attempt) if is_file else attempt)
 
     async def _write(self, changes: Sequence[Change], connection: AsyncConnection) -> list[Refusal]:
         now = self._context.clock.now()
@@ -195,7 +196,7 @@ class SqlCheckpointStore(VersionedStore):
             )
         )
         query = self._select.where(wanted).order_by(columns.stream_arn, columns.shard_id)
-        return await self._rows(connection, query.with_for_update())
+        return await _rows(connection, query.with_for_update())
 
     async def _provide_table(self, connection: AsyncConnection) -> None:
         """Create the table if it is missing.

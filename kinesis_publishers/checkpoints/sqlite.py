@@ -11,6 +11,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
+from attrs import frozen
+
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
 from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore, failure_of
@@ -76,77 +78,40 @@ SQLITE_MEANINGS: Final = (
 )
 
 
-class SqliteCheckpointStore(VersionedStore):
-    """Keeps checkpoints in a SQLite file, which any number of processes and applications share.
+@frozen
+class SqliteFile:
+    """A database of checkpoints in a file."""
 
-    A batch is one transaction per 500 rows, with one wait for the disk. The file and its directory
-    are created if they are missing.
-
-    It has a rollback journal, not a write-ahead log: that one does not work on network file
-    systems, and leaves two more files whose loss loses checkpoints. Writers take turns, for a few
-    milliseconds each.
-    """
-
-    def __init__(self, context: CheckpointStoreContext, path: Path) -> None:
-        super().__init__(context)
-        self._path = path
-        # One thread: a transaction whose caller was cancelled is over before the next one begins.
-        self._executor: ThreadPoolExecutor | None = None
-
-    @classmethod
-    def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
-        return cls(context, SqliteCheckpointConfig.from_properties(properties).path)
+    path: Path
 
     def __str__(self) -> str:
-        return str(self._path)
+        return str(self.path)
 
-    async def open(self) -> None:
-        await super().open()
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="kinesis-checkpoints")
-        await self._call(self._create)
-
-    async def close(self) -> None:
-        await super().close()
-        if self._executor is not None:
-            # A transaction in flight takes a second at most, the wait for a lock included.
-            await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
-
-    async def load(self) -> dict[ShardKey, StoredCheckpoint]:
-        return await self._call(self._load)
-
-    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
-        return await self._call(lambda: self._transact(changes))
-
-    async def _call(self, work: Callable[[], _T]) -> _T:
-        """Run ``work`` in the thread, with retries while another process holds the lock."""
-        run = asyncio.get_running_loop().run_in_executor
-        return await self._with_retries(lambda: run(self._executor, work))
-
-    def _create(self) -> None:
+    def create(self) -> None:
         """Create the file, its directory and its schema where they are missing.
 
         Raises:
             CheckpointError: the file is something else, or a newer version wrote it.
         """
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise CheckpointError(
-                f"The directory of the checkpoints, {self._path.parent}, cannot be made ({error}): "
+                f"The directory of the checkpoints, {self.path.parent}, cannot be made ({error}): "
                 "set kinesis.checkpoint.sqlite.path to a place that can be written."
             ) from error
         with suppress(OSError):
             # Not opened if it is there: closing it would drop the locks that this process has.
-            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        if self._path.is_symlink():
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        if self.path.is_symlink():
             raise CheckpointError(
                 f"{self} is a symbolic link, which is not followed: set "
-                f"kinesis.checkpoint.sqlite.path to the file itself, {self._path.resolve()}."
+                f"kinesis.checkpoint.sqlite.path to the file itself, {self.path.resolve()}."
             )
-        with self._transaction() as connection:
-            self._check(connection)
+        with self.transaction() as connection:
+            self._provide_schema(connection)
 
-    def _check(self, connection: sqlite3.Connection) -> None:
+    def _provide_schema(self, connection: sqlite3.Connection) -> None:
         application_id, version, tables = connection.execute(_LOOK).fetchone()
         if application_id == 0 and version == 0 and tables == 0:
             connection.execute(_SCHEMA)
@@ -165,7 +130,7 @@ class SqliteCheckpointStore(VersionedStore):
             )
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection inside of a transaction that holds the lock for writing.
 
         Every transaction has its own connection, which takes a fraction of a millisecond: nothing
@@ -176,7 +141,7 @@ class SqliteCheckpointStore(VersionedStore):
             ResourceInUseError: another process holds the lock; the call may be repeated.
             CheckpointError: the file cannot be used.
         """
-        uri = f"{self._path.absolute().as_uri()}?mode=rw"
+        uri = f"{self.path.absolute().as_uri()}?mode=rw"
         try:
             with (
                 closing(
@@ -195,8 +160,55 @@ class SqliteCheckpointStore(VersionedStore):
             code = getattr(error, "sqlite_errorname", None)
             raise failure_of(self, error, code, SQLITE_MEANINGS) from error
 
+
+class SqliteCheckpointStore(VersionedStore):
+    """Keeps checkpoints in a SQLite file, which any number of processes and applications share.
+
+    A batch is one transaction per 500 rows, with one wait for the disk. The file and its directory
+    are created if they are missing.
+
+    It has a rollback journal, not a write-ahead log: that one does not work on network file
+    systems, and leaves two more files whose loss loses checkpoints. Writers take turns, for a few
+    milliseconds each.
+    """
+
+    def __init__(self, context: CheckpointStoreContext, path: Path) -> None:
+        super().__init__(context)
+        self._file = SqliteFile(path)
+        # One thread: a transaction whose caller was cancelled is over before the next one begins.
+        self._executor: ThreadPoolExecutor | None = None
+
+    @classmethod
+    def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
+        return cls(context, SqliteCheckpointConfig.from_properties(properties).path)
+
+    def __str__(self) -> str:
+        return str(self._file)
+
+    async def open(self) -> None:
+        await super().open()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="kinesis-checkpoints")
+        await self._call(self._file.create)
+
+    async def close(self) -> None:
+        await super().close()
+        if self._executor is not None:
+            # A transaction in flight takes a second at most, the wait for a lock included.
+            await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
+
+    async def load(self) -> dict[ShardKey, StoredCheckpoint]:
+        return await self._call(self._load)
+
+    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
+        return await self._call(lambda: self._transact(changes))
+
+    async def _call(self, work: Callable[[], _T]) -> _T:
+        """Run ``work`` in the thread, with retries while another process holds the lock."""
+        run = asyncio.get_running_loop().run_in_executor
+        return await self._calls.make(lambda: run(self._executor, work))
+
     def _load(self) -> dict[ShardKey, StoredCheckpoint]:
-        with self._transaction() as connection:
+        with self._file.transaction() as connection:
             rows = connection.execute(_SELECT, [self._context.application]).fetchall()
         found = {ShardKey(row["stream_arn"], row["shard_id"]): dict(row) for row in rows}
         return {
@@ -206,7 +218,7 @@ class SqliteCheckpointStore(VersionedStore):
     def _transact(self, changes: Sequence[Change]) -> list[Refusal]:
         now = self._context.clock.now()
         refusals = []
-        with self._transaction() as connection:
+        with self._file.transaction() as connection:
             if any(one and one.lease for _, one in changes):
                 _provide_leases(connection)
             for attempt, checkpoint in changes:

@@ -129,78 +129,48 @@ Change: TypeAlias = "tuple[Attempt, Checkpoint | None]"
 """A write, or a removal, which has no checkpoint."""
 
 
-class VersionedStore(CheckpointStore):
-    """What our stores have in common: they differ in how they apply changes."""
+class StoreCalls:
+    """Makes the calls of a store while it is open, with retries."""
 
-    def __init__(self, context: CheckpointStoreContext) -> None:
+    def __init__(
+        self,
+        store: CheckpointStore,
+        context: CheckpointStoreContext,
+        disconnect: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        self._store = store
         self._context = context
-        self._book = WriteBook()
+        self._disconnect = disconnect
         self._is_open = False
         self._has_answered = False
 
-    async def open(self) -> None:
+    def open(self) -> None:
         self._is_open = True
 
     async def close(self) -> None:
         self._is_open = False
-        await self._disconnect()
+        await self.disconnect()
 
-    async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
-        attempts = [self._book.attempt(write.shard, write.expected) for write in writes]
-        changes = [(one, write.checkpoint) for one, write in zip(attempts, writes, strict=True)]
-        refusals = await self._apply_all(changes)
-        if refusals:
-            refused = {one.attempt.shard for one in refusals}
-            # Not confirmed: a caller that does not look at it may write on the old versions.
-            written = {one.shard: one.version for one in attempts if one.shard not in refused}
-            raise self._stale(refusals, written)
-        return self._book.confirm(attempts)
+    async def disconnect(self) -> None:
+        """Drop all connections: after a failover the address leads to another server."""
+        if self._disconnect is not None:
+            await self._disconnect()
 
-    async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
-        attempts = [self._book.attempt(shard, version) for shard, version in versions.items()]
-        refusals = await self._apply_all([(one, None) for one in attempts])
-        # What has been removed already need not be removed.
-        refusals = [one for one in refusals if one.stored is not None]
-        if refusals:
-            raise self._stale(refusals)
-        self._book.confirm(attempts)
-
-    def _stale(
-        self,
-        refusals: Sequence[Refusal],
-        written: Mapping[ShardKey, CheckpointVersion] | None = None,
-    ) -> StaleCheckpointError:
-        shard = refusals[0].attempt.shard
-        others = f", and {len(refusals) - 1} other shards" if len(refusals) > 1 else ""
-        return StaleCheckpointError(
-            f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn}{others}, application "
-            f"{self._context.application!r}, in {self}: {refusals[0]}. Another reader has the same "
-            "kinesis.checkpoint.application: stop one of them, or give each its own name; then "
-            "start again from what is stored.",
-            written=written,
-        )
-
-    async def _apply_all(self, changes: Sequence[Change]) -> list[Refusal]:
-        ordered = sorted(changes, key=lambda change: astuple(change[0].shard))
-        refusals = []
-        for first in range(0, len(ordered), _CHANGES_AT_ONCE):
-            refusals += await self._apply(ordered[first : first + _CHANGES_AT_ONCE])
-        return refusals
-
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Check that the store may be called; raises ``ClosedError``."""
         if not self._is_open:
-            raise ClosedError(f"The store of checkpoints in {self} is not open.")
+            raise ClosedError(f"The store of checkpoints in {self._store} is not open.")
 
-    async def _with_retries(self, call: Callable[[], Awaitable[_T]]) -> _T:
+    async def make(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Make ``call`` until the policy of the context allows no more, or it fails for good."""
 
         async def attempt() -> _T:
-            self._check_open()
+            self.check_open()
             try:
                 return await call()
             except ServiceError as error:
                 if not isinstance(error, ResourceInUseError):
-                    await self._disconnect()
+                    await self.disconnect()
                 raise
 
         answer = await call_with_retries(
@@ -213,8 +183,46 @@ class VersionedStore(CheckpointStore):
         self._has_answered = True
         return answer
 
-    async def _disconnect(self) -> None:
-        """Drop all connections: after a failover the address leads to another server."""
+
+class VersionedStore(CheckpointStore):
+    """What our stores have in common: they differ in how they apply changes.
+
+    ``disconnect`` drops the connections of a store that has some of its own.
+    """
+
+    def __init__(
+        self,
+        context: CheckpointStoreContext,
+        disconnect: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._context = context
+        self._calls = StoreCalls(self, context, disconnect)
+        self._book = WriteBook()
+
+    async def open(self) -> None:
+        self._calls.open()
+
+    async def close(self) -> None:
+        await self._calls.close()
+
+    async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
+        attempts = [self._book.attempt(write.shard, write.expected) for write in writes]
+        refusals = await _apply_all(self._apply, attempts, [write.checkpoint for write in writes])
+        if refusals:
+            refused = {one.attempt.shard for one in refusals}
+            # Not confirmed: a caller that does not look at it may write on the old versions.
+            written = {one.shard: one.version for one in attempts if one.shard not in refused}
+            raise _stale(self, self._context.application, refusals, written)
+        return self._book.confirm(attempts)
+
+    async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
+        attempts = [self._book.attempt(shard, version) for shard, version in versions.items()]
+        refusals = await _apply_all(self._apply, attempts, [None] * len(attempts))
+        # What has been removed already need not be removed.
+        refusals = [one for one in refusals if one.stored is not None]
+        if refusals:
+            raise _stale(self, self._context.application, refusals)
+        self._book.confirm(attempts)
 
     @abstractmethod
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
@@ -222,6 +230,36 @@ class VersionedStore(CheckpointStore):
 
         There are 500 changes at most, in the order of their shards.
         """
+
+
+async def _apply_all(
+    apply: Callable[[Sequence[Change]], Awaitable[list[Refusal]]],
+    attempts: Sequence[Attempt],
+    checkpoints: Sequence[Checkpoint | None],
+) -> list[Refusal]:
+    changes = zip(attempts, checkpoints, strict=True)
+    ordered = sorted(changes, key=lambda change: astuple(change[0].shard))
+    refusals = []
+    for first in range(0, len(ordered), _CHANGES_AT_ONCE):
+        refusals += await apply(ordered[first : first + _CHANGES_AT_ONCE])
+    return refusals
+
+
+def _stale(
+    store: CheckpointStore,
+    application: str,
+    refusals: Sequence[Refusal],
+    written: Mapping[ShardKey, CheckpointVersion] | None = None,
+) -> StaleCheckpointError:
+    shard = refusals[0].attempt.shard
+    others = f", and {len(refusals) - 1} other shards" if len(refusals) > 1 else ""
+    return StaleCheckpointError(
+        f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn}{others}, application "
+        f"{application!r}, in {store}: {refusals[0]}. Another reader has the same "
+        "kinesis.checkpoint.application: stop one of them, or give each its own name; then "
+        "start again from what is stored.",
+        written=written,
+    )
 
 
 Meaning: TypeAlias = "tuple[str, type[KinesisPublishersError], str]"

@@ -23,6 +23,7 @@ from attrs import define, field, frozen
 
 from kinesis_publishers import Properties
 from kinesis_publishers.assembly import open_checkpoint_store
+from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.model import StreamIdentity
 
@@ -328,7 +329,8 @@ class Team:
 
         async def load() -> dict[str, StoredCheckpoint]:
             async with open_checkpoint_store(properties, clock=SystemClock()) as store:
-                store.name_streams([stream])
+                if isinstance(store, KclLeaseTable):
+                    store.name_streams([stream])
                 found = await store.load()
             return {key.shard_id: row for key, row in found.items() if key.shard_id != "*"}
 
