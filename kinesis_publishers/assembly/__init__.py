@@ -1,4 +1,4 @@
-"""Properties in, open services out: the only room that names concrete classes."""
+"""Properties in, open services out: the only room that makes objects of concrete classes."""
 
 from kinesis_publishers.assembly.classes import REPORTERS as REPORTERS
 from kinesis_publishers.assembly.classes import checkpoint_store_class as checkpoint_store_class

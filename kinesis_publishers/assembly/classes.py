@@ -1,4 +1,4 @@
-"""Names that configurations have, and the classes that they mean: the only place with both."""
+"""Loads the classes that a configuration names, and makes what they are for."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
     AssignmentConfig,
     AwsConfig,
+    CheckpointConfig,
     MetricsConfig,
     ProducerConfig,
     Properties,
@@ -27,18 +28,9 @@ from kinesis_publishers.config import (
     resolve_region,
     selected_streams,
 )
-from kinesis_publishers.config.plugins import (
-    CHECKPOINT_STORES_GROUP,
-    PARTITIONERS_GROUP,
-    SHARD_ASSIGNERS_GROUP,
-    WATERMARK_ASSIGNERS_GROUP,
-    load_class,
-    load_plugin,
-)
-from kinesis_publishers.config.sections.leases import ALL, LEASES, MANUAL
-from kinesis_publishers.config.sections.producing import RANDOM
-from kinesis_publishers.config.sections.source import built_in_publisher, selected_source
-from kinesis_publishers.config.sections.watermarks import ARRIVAL
+from kinesis_publishers.config.option import Option
+from kinesis_publishers.config.plugins import load_class, load_plugin
+from kinesis_publishers.config.sections.source import selected_source
 from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.metrics.sinks import load_event_reporter, open_event_sink
@@ -49,27 +41,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Stores and sinks by name: what they import takes longer to load than everything else together, and
-# OpenTelemetry, SQLAlchemy and Redis are extras.
-_STORES = {
-    "memory": "kinesis_publishers.checkpoints.memory:MemoryCheckpointStore",
-    "sqlite": "kinesis_publishers.checkpoints.sqlite:SqliteCheckpointStore",
-    "dynamodb": "kinesis_publishers.checkpoints.dynamodb:DynamoDbCheckpointStore",
-    "sql": "kinesis_publishers.checkpoints.sql:SqlCheckpointStore",
-    "redis": "kinesis_publishers.checkpoints.redis:RedisCheckpointStore",
-}
-
 KCL_TABLE: Final = "kinesis_publishers.checkpoints.kcl_table:KclLeaseTable"
-_ASSIGNERS = {
-    ALL: "kinesis_publishers.leases.assigners:AllShards",
-    MANUAL: "kinesis_publishers.leases.assigners:NamedShards",
-    # They are those of the checkpointer.
-    LEASES: "kinesis_publishers.leases.assigners:AllShards",
-}
 
-_PARTITIONERS = {RANDOM: "kinesis_publishers.producing.routing:RandomPartitioner"}
-_WATERMARK_ASSIGNERS = {ARRIVAL: "kinesis_publishers.engine.watermarks:ArrivalTime"}
-
+# OpenTelemetry and Prometheus are extras.
 REPORTERS: Final = {
     "log": "kinesis_publishers.metrics.sinks:EventLog",
     "summary": "kinesis_publishers.metrics.summary:SummaryLog",
@@ -93,31 +67,24 @@ def assigner_of(properties: Properties) -> ShardAssigner:
         PluginLoadError: a custom class cannot be loaded or does not fit.
     """
     name = AssignmentConfig.from_properties(properties).assigner
-    found = load_plugin(_ASSIGNERS.get(name, name), ShardAssigner, group=SHARD_ASSIGNERS_GROUP)
-    return checked(found.from_properties(properties), found, ShardAssigner)
+    return _made(AssignmentConfig.written_assigner, name, ShardAssigner, properties)
 
 
 def partitioner_of(properties: Properties) -> Partitioner:
-    """Return what ``producer.partitioner`` names.
-
-    Raises:
-        PluginLoadError: a custom class cannot be loaded or does not fit.
-    """
-    name = ProducerConfig.from_properties(properties).partitioner
-    found = load_plugin(_PARTITIONERS.get(name, name), Partitioner, group=PARTITIONERS_GROUP)  # type: ignore[type-abstract]
-    return checked(found.from_properties(properties), found, Partitioner)  # type: ignore[type-abstract]
+    """Return what ``producer.partitioner`` names; raises as :func:`assigner_of` does."""
+    option = ProducerConfig.partitioner
+    return _made(option, properties.get(option), Partitioner, properties)  # type: ignore[type-abstract]
 
 
 def watermark_assigner_of(properties: Properties) -> WatermarkAssigner:
-    """Return what ``watermark.assigner`` names.
+    """Return what ``watermark.assigner`` names; raises as :func:`assigner_of` does."""
+    option = WatermarkConfig.assigner
+    return _made(option, properties.get(option), WatermarkAssigner, properties)  # type: ignore[type-abstract]
 
-    Raises:
-        PluginLoadError: a custom class cannot be loaded or does not fit.
-    """
-    base, name = WatermarkAssigner, WatermarkConfig.from_properties(properties).assigner
-    reference = _WATERMARK_ASSIGNERS.get(name, name)
-    found = load_plugin(reference, base, group=WATERMARK_ASSIGNERS_GROUP)  # type: ignore[type-abstract]
-    return checked(found.from_properties(properties), found, base)  # type: ignore[type-abstract]
+
+def _made(option: Option[Any], name: str, base: type[_T], properties: Properties) -> _T:
+    found: Any = load_plugin(option, name, base)
+    return checked(found.from_properties(properties), found, base)
 
 
 def checkpoint_store_class(name: str) -> type[CheckpointStore]:
@@ -126,18 +93,7 @@ def checkpoint_store_class(name: str) -> type[CheckpointStore]:
     Raises:
         PluginLoadError: a custom class cannot be loaded or does not fit.
     """
-    try:
-        return load_plugin(
-            _STORES.get(name, name),
-            CheckpointStore,  # type: ignore[type-abstract]
-            group=CHECKPOINT_STORES_GROUP,
-        )
-    except PluginLoadError as error:
-        if name not in _STORES:
-            raise
-        raise PluginLoadError(
-            f"kinesis.checkpoint.store = {name}: {error}; pip install 'kinesis-publishers[{name}]'"
-        ) from error
+    return load_plugin(CheckpointConfig.store, name, CheckpointStore)  # type: ignore[type-abstract]
 
 
 def event_reporter_classes(properties: Properties) -> list[type[EventReporter]]:
@@ -156,9 +112,8 @@ def publisher_factory_class(properties: Properties) -> type[RecordPublisherFacto
     Raises:
         PluginLoadError: a custom class cannot be loaded or does not fit.
     """
-    known = built_in_publisher(properties)
-    name = known.factory if known else properties.get(SourceConfig.record_publisher)
-    return load_plugin(name, RecordPublisherFactory)  # type: ignore[type-abstract]
+    option = SourceConfig.record_publisher
+    return load_plugin(option, properties.get(option), RecordPublisherFactory)  # type: ignore[type-abstract]
 
 
 def checked(made: object, made_by: type, base: type[_T]) -> _T:

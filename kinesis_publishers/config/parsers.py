@@ -14,7 +14,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 
 Scalar: TypeAlias = str | int | float | bool
 """What a properties dict may hold."""
@@ -219,9 +219,16 @@ class Text:
 
 @frozen(kw_only=True)
 class PluginName:
-    """The name of a class: a built-in one without regard to case, or any other as it is written."""
+    """The name of a class: a built-in one without regard to case, or any other as it is written.
 
-    built_in: tuple[str, ...]
+    Attributes:
+        built_in: the classes that have a name, as ``module:Class``. They are imported when they are
+            used: some need packages that are extras, or that take long to load.
+        group: the entry points in which packages announce others.
+    """
+
+    built_in: Mapping[str, str] = field(hash=False)
+    group: str
 
     @property
     def accepts(self) -> str:

@@ -7,42 +7,34 @@ import importlib
 import inspect
 from collections.abc import Iterable
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kinesis_publishers.config.sections.checkpoints import BUILT_IN_STORES
-from kinesis_publishers.config.sections.leases import BUILT_IN_ASSIGNERS
-from kinesis_publishers.config.sections.producing import RANDOM
-from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS
-from kinesis_publishers.config.sections.watermarks import ARRIVAL
+from kinesis_publishers.config.option import Option
 from kinesis_publishers.errors import PluginLoadError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-# The entry-point groups in which packages announce what can be replaced.
-RECORD_PUBLISHERS_GROUP: Final = "kinesis_publishers.record_publishers"
-CHECKPOINT_STORES_GROUP: Final = "kinesis_publishers.checkpoint_stores"
-SHARD_ASSIGNERS_GROUP: Final = "kinesis_publishers.shard_assigners"
-PARTITIONERS_GROUP: Final = "kinesis_publishers.partitioners"
-WATERMARK_ASSIGNERS_GROUP: Final = "kinesis_publishers.watermark_assigners"
-
-_BUILT_IN: Final = {
-    RECORD_PUBLISHERS_GROUP: BUILT_IN_PUBLISHERS,
-    CHECKPOINT_STORES_GROUP: BUILT_IN_STORES,
-    SHARD_ASSIGNERS_GROUP: BUILT_IN_ASSIGNERS,
-    PARTITIONERS_GROUP: (RANDOM,),
-    WATERMARK_ASSIGNERS_GROUP: (ARRIVAL,),
-}
-
 _T = TypeVar("_T")
 
 
-def load_plugin(name: str, base: type[_T], *, group: str = RECORD_PUBLISHERS_GROUP) -> type[_T]:
-    """Return the class that ``name`` means: ``module:Class``, else an entry point of ``group``.
+def load_plugin(option: Option[Any], name: str, base: type[_T]) -> type[_T]:
+    """Return the class that ``name`` means to ``option``, whose parser is a ``PluginName``.
+
+    It is built in, ``module:Class``, or an entry point.
 
     Raises:
         PluginLoadError: no package, or more than one, announces it; or as for :func:`load_class`.
     """
+    parser: Any = option.parser
+    built_in, group = parser.built_in, parser.group
+    if name in built_in:
+        try:
+            return load_class(built_in[name], base)
+        except PluginLoadError as error:
+            raise PluginLoadError(
+                f"{option.full_key} = {name}: {error}; pip install 'kinesis-publishers[{name}]'"
+            ) from error
     if ":" in name:
         return load_class(name, base)
     # Slow to import, and most configurations name no entry point.
@@ -59,7 +51,7 @@ def load_plugin(name: str, base: type[_T], *, group: str = RECORD_PUBLISHERS_GRO
         )
     if not candidates:
         installed = {one.name for one in announced}
-        hint = _hint(name, installed.union(_BUILT_IN.get(group, ())))
+        hint = _hint(name, installed.union(built_in))
         listed = ", ".join(sorted(installed)) or "none"
         raise PluginLoadError(
             f"{name!r} is no entry point of the group {group!r} (installed: {listed}){hint}"

@@ -22,7 +22,13 @@ from kinesis_publishers.config.parsers import (
 from kinesis_publishers.config.retries import RetryOptions
 from kinesis_publishers.errors import InvalidOptionError
 
-BUILT_IN_STORES: Final = ("memory", "sqlite", "dynamodb", "sql", "redis")
+_STORES: Final = {
+    "memory": "kinesis_publishers.checkpoints.memory:MemoryCheckpointStore",
+    "sqlite": "kinesis_publishers.checkpoints.sqlite:SqliteCheckpointStore",
+    "dynamodb": "kinesis_publishers.checkpoints.dynamodb:DynamoDbCheckpointStore",
+    "sql": "kinesis_publishers.checkpoints.sql:SqlCheckpointStore",
+    "redis": "kinesis_publishers.checkpoints.redis:RedisCheckpointStore",
+}
 
 _DEFAULT_FILE: Final = Path("kinesis-publishers") / "checkpoints.sqlite3"
 # An @ or a slash in a password would let a driver take a part of it for the host.
@@ -43,7 +49,7 @@ class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS)
     )
     store: Option[str] = Option(
         key="checkpoint.store",
-        parser=PluginName(built_in=BUILT_IN_STORES),
+        parser=PluginName(built_in=_STORES, group="kinesis_publishers.checkpoint_stores"),
         default="sqlite",
         doc="Where checkpoints are kept: a file (sqlite), a table (dynamodb, sql), Redis (redis), "
         "this process (memory) or a store of your own as module:Class or entry point.",

@@ -12,7 +12,12 @@ from kinesis_publishers.config.sections.checkpoints import CheckpointConfig
 ALL: Final = "ALL"
 MANUAL: Final = "MANUAL"
 LEASES: Final = "LEASES"
-BUILT_IN_ASSIGNERS: Final = (ALL, MANUAL, LEASES)
+_ASSIGNERS: Final = {
+    ALL: "kinesis_publishers.leases.assigners:AllShards",
+    MANUAL: "kinesis_publishers.leases.assigners:NamedShards",
+    # They are those of the checkpointer.
+    LEASES: "kinesis_publishers.leases.assigners:AllShards",
+}
 
 _PAIR: Final = r"[a-zA-Z0-9_.-]{1,128}:[a-zA-Z0-9_.-]{1,128}"
 
@@ -46,7 +51,7 @@ class AssignmentConfig(Section, section="Workers", namespace=Namespace.OURS):
 
     written_assigner: ClassVar[Option[str | None]] = Option(
         key="shard.assigner",
-        parser=PluginName(built_in=BUILT_IN_ASSIGNERS),
+        parser=PluginName(built_in=_ASSIGNERS, group="kinesis_publishers.shard_assigners"),
         guarded=":",
         doc="What decides which shards this process reads: ALL, MANUAL (those of kinesis.shards), "
         "LEASES (those it has leases on), or a class of your own as module:Class or entry point. "

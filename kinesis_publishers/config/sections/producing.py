@@ -187,7 +187,10 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
     retry: Derived[RetryPolicy] = Derived(_retry)
     partitioner: Option[str] = Option(
         key="producer.partitioner",
-        parser=PluginName(built_in=(RANDOM,)),
+        parser=PluginName(
+            built_in={RANDOM: "kinesis_publishers.producing.routing:RandomPartitioner"},
+            group="kinesis_publishers.partitioners",
+        ),
         default=RANDOM,
         guarded=":",
         doc="What chooses the partition key of a record that is put without one: RANDOM, or a "

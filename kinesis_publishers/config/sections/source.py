@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from attrs import frozen
 
@@ -23,8 +23,6 @@ from kinesis_publishers.model.sources import (
     source_of,
     stream_name_of,
 )
-
-BUILT_IN_PUBLISHERS: Final = tuple(PUBLISHERS)
 
 
 @frozen
@@ -154,7 +152,10 @@ class SourceConfig(Section, section="Source"):
 
     record_publisher: ClassVar[Option[str]] = Option(
         key="stream.recordpublisher",
-        parser=PluginName(built_in=BUILT_IN_PUBLISHERS),
+        parser=PluginName(
+            built_in={one.name: one.factory for one in PUBLISHERS.values()},
+            group="kinesis_publishers.record_publishers",
+        ),
         default=POLLING.name,
         guarded=":",
         doc="How records are read: POLLING (GetRecords), EFO (SubscribeToShard), or a "

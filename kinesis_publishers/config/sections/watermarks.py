@@ -16,7 +16,10 @@ class WatermarkConfig(Section, section="Watermarks"):
 
     assigner: Option[str] = Option(
         key="watermark.assigner",
-        parser=PluginName(built_in=(ARRIVAL,)),
+        parser=PluginName(
+            built_in={ARRIVAL: "kinesis_publishers.engine.watermarks:ArrivalTime"},
+            group="kinesis_publishers.watermark_assigners",
+        ),
         default=ARRIVAL,
         namespace=Namespace.OURS,
         guarded=":",

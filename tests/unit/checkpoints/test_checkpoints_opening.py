@@ -13,7 +13,6 @@ import pytest
 from kinesis_publishers import CheckpointStore, Properties
 from kinesis_publishers.assembly import checkpoint_store_class, open_checkpointer
 from kinesis_publishers.checkpoints import MemoryCheckpointStore
-from kinesis_publishers.config import plugins
 from kinesis_publishers.errors import PluginLoadError
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ async def test_nothing_is_opened_without_an_application() -> None:
 async def test_a_custom_store_is_opened_and_closed(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    point = EntryPoint("own", "store_plugin:OwnStore", plugins.CHECKPOINT_STORES_GROUP)
+    point = EntryPoint("own", "store_plugin:OwnStore", "kinesis_publishers.checkpoint_stores")
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point])
     async with open_checkpointer(properties_with(name)) as checkpointer:
         assert checkpointer is not None

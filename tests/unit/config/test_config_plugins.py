@@ -8,9 +8,11 @@ from abc import ABC, abstractmethod
 
 import pytest
 
-from kinesis_publishers.config import plugins
+from kinesis_publishers.config import CheckpointConfig, SourceConfig
 from kinesis_publishers.config.plugins import load_class, load_plugin
 from kinesis_publishers.errors import PluginLoadError
+
+_PUBLISHER = SourceConfig.record_publisher
 
 
 class Base(ABC):
@@ -49,7 +51,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 @pytest.mark.usefixtures("module")
 @pytest.mark.parametrize("path", ["Good", "holder.Inner"])
 def test_a_concrete_subclass_is_loaded(path: str) -> None:
-    assert load_plugin(f"plugin_under_test:{path}", Base) is Good
+    assert load_plugin(_PUBLISHER, f"plugin_under_test:{path}", Base) is Good
 
 
 @pytest.mark.usefixtures("module")
@@ -73,14 +75,14 @@ def test_any_class_will_do_where_nothing_is_expected() -> None:
 )
 def test_the_error_says_what_is_missing(reference: str, message: str) -> None:
     with pytest.raises(PluginLoadError, match=message):
-        load_plugin(reference, Base)
+        load_plugin(_PUBLISHER, reference, Base)
 
 
 def test_a_mistyped_built_in_publisher_is_recognised() -> None:
     with pytest.raises(PluginLoadError, match="did you mean POLLING"):
-        load_plugin("poling", Base)
+        load_plugin(_PUBLISHER, "poling", Base)
 
 
 def test_a_mistyped_built_in_store_is_recognised() -> None:
     with pytest.raises(PluginLoadError, match="did you mean dynamodb"):
-        load_plugin("DynamDB", Base, group=plugins.CHECKPOINT_STORES_GROUP)
+        load_plugin(CheckpointConfig.store, "DynamDB", Base)
