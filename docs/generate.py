@@ -26,12 +26,12 @@ from kinesis_publishers.config.parsers import (
 )
 from kinesis_publishers.config.reference import accepted_text, value_text
 from kinesis_publishers.config.sections.metrics import MetricsConfig
-from kinesis_publishers.config.spark_options import ADVICE, ALIASES
 from kinesis_publishers.events import EVENT_TYPES
 from kinesis_publishers.metrics.kcl_table import KCL_METRICS
 from kinesis_publishers.metrics.metric import Metric, MetricKind, MetricTable
 from kinesis_publishers.metrics.producing import KPL_METRICS
 from kinesis_publishers.metrics.table import METRICS
+from kinesis_publishers_spark.aliases import ADVICE, ALIASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

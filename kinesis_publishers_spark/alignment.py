@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import define
 
 from kinesis_publishers import KinesisDataFetcher, ShardKey, ShardStatus
-from kinesis_publishers.config import Alignment, PollingConfig, SparkConfig
+from kinesis_publishers.config import PollingConfig
 from kinesis_publishers.readers import (
     LATE_AFTER,
     Front,
@@ -21,6 +21,7 @@ from kinesis_publishers.readers import (
     ShardLeftBehind,
 )
 from kinesis_publishers_spark.chunks import EVERYTHING, NOTHING, Chunk
+from kinesis_publishers_spark.options import Alignment, SparkConfig
 
 if TYPE_CHECKING:
     from kinesis_publishers_spark.micro_batches import Query

@@ -18,7 +18,6 @@ from kinesis_publishers.config import (
     InitialPosition,
     InitialPositionConfig,
     SourceConfig,
-    SparkConfig,
 )
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
 from kinesis_publishers.readers import (
@@ -35,6 +34,8 @@ from kinesis_publishers_spark.partitions import RangePartition, TaskReader
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter  # Spark before 4.1 does not have it
+
+    from kinesis_publishers_spark.options import SparkConfig
 
 
 class KinesisBatchReader(DataSourceReader):

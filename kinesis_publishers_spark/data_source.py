@@ -57,12 +57,9 @@ class KinesisDataSource(DataSource):
 
     @at_boundary
     def __init__(self, options: dict[str, str]) -> None:
-        from kinesis_publishers import Properties, SystemClock
+        from kinesis_publishers import SystemClock
         from kinesis_publishers.config import (
-            ALLOW_VARIABLE,
-            OF_WRITE_STREAM,
             SourceConfig,
-            SparkConfig,
             WatermarkConfig,
         )
         from kinesis_publishers.errors import ConfigError
@@ -71,6 +68,8 @@ class KinesisDataSource(DataSource):
             register_consumers,
             with_region,
         )
+        from kinesis_publishers_spark.aliases import ALLOW_VARIABLE, OF_WRITE_STREAM, parse_options
+        from kinesis_publishers_spark.options import SparkConfig
         from kinesis_publishers_spark.partitions import TaskReader
 
         super().__init__(options)
@@ -86,7 +85,7 @@ class KinesisDataSource(DataSource):
         self._loaded_at = SystemClock().now()
         # Checked here, so that a mistake is reported at load() and not in the first micro-batch.
         allow = [one.strip() for one in os.environ.get(ALLOW_VARIABLE, "").split(",")]
-        parse = partial(Properties.from_spark_options, given, allow=[*self.allow, *allow])
+        parse = partial(parse_options, given, allow=[*self.allow, *allow])
         # A column may name the streams of what is written.
         self._lack: ConfigError | None = None
         try:

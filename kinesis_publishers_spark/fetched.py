@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kinesis_publishers import Delivery, DeliverySink, KinesisDataFetcher, ShardKey, ShardStatus
-from kinesis_publishers.config import SparkConfig
 from kinesis_publishers.readers import TaskScope
 from kinesis_publishers_spark.alignment import AlignedShards
 from kinesis_publishers_spark.chunks import Chunk
 from kinesis_publishers_spark.offsets import Offset
+from kinesis_publishers_spark.options import SparkConfig
 from kinesis_publishers_spark.schema import Columns, to_spark_arrow
 from kinesis_publishers_spark.tip_polls import TipPolls
 from kinesis_publishers_spark.waiting import WaitingChunks

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
-from kinesis_publishers.config import Planner, SparkConfig, StreamsConfig
+from kinesis_publishers.config import StreamsConfig
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.readers import ConsumerGuard, ServiceClock
 from kinesis_publishers_spark.offsets import Offset
+from kinesis_publishers_spark.options import Planner, SparkConfig
 from kinesis_publishers_spark.usual_planner import UsualPlanner
 
 if TYPE_CHECKING:

@@ -88,7 +88,7 @@ class RangePartition(InputPartition):
         Raises:
             DataLossError: a range does not begin or end with its own records.
         """
-        from kinesis_publishers.config import SparkConfig
+        from kinesis_publishers_spark.options import SparkConfig
         from kinesis_publishers_spark.workers import lend_reader
 
         columns = Columns.of(SparkConfig.from_properties(self.properties))

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from kinesis_publishers import KinesisDataFetcher, ShardKey
-from kinesis_publishers.config import PendingConfig, SparkConfig
+from kinesis_publishers.config import PendingConfig
 from kinesis_publishers.event_loop import EventLoopThread
 from kinesis_publishers_spark.chunks import (
     BatchLimit,
@@ -25,6 +25,7 @@ from kinesis_publishers_spark.fetched import FetchedRecords
 from kinesis_publishers_spark.lag import Lag
 from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.offsets import Offset
+from kinesis_publishers_spark.options import SparkConfig
 from kinesis_publishers_spark.partitions import RangePartition
 from kinesis_publishers_spark.processes import prepare_source
 from kinesis_publishers_spark.schema import Columns

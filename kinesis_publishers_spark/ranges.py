@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from kinesis_publishers.config import (
-    Alignment,
     RegistrationConfig,
     RegistrationStrategy,
-    SparkConfig,
 )
 from kinesis_publishers.event_loop import OpenInThread
 from kinesis_publishers.readers import (
@@ -30,6 +28,7 @@ from kinesis_publishers_spark.chunks import BatchLimit, balanced, needs_refresh
 from kinesis_publishers_spark.lag import Lag
 from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
+from kinesis_publishers_spark.options import Alignment, SparkConfig
 from kinesis_publishers_spark.partitions import RangePartition
 
 if TYPE_CHECKING:

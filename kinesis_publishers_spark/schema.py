@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kinesis_publishers import RecordBatch
-    from kinesis_publishers.config import SparkConfig
+    from kinesis_publishers_spark.options import SparkConfig
 
 #: The columns that every query has, in Spark's DDL.
 SPARK_SCHEMA = (

@@ -22,9 +22,10 @@ from pyspark.sql.datasource import (
 )
 
 from kinesis_publishers import BlockingProducer, Properties
-from kinesis_publishers.config import ProducerConfig, SparkConfig, StreamsConfig, selected_streams
+from kinesis_publishers.config import ProducerConfig, StreamsConfig, selected_streams
 from kinesis_publishers.errors import ConfigError, InvalidRecordError, KinesisPublishersError
 from kinesis_publishers_spark.boundary import at_boundary
+from kinesis_publishers_spark.options import SparkConfig
 from kinesis_publishers_spark.processes import prepare_worker
 from kinesis_publishers_spark.workers import WorkerCache
 

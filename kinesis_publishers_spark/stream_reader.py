@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kinesis_publishers.config import Planner, SparkConfig, StreamsConfig
+from kinesis_publishers.config import StreamsConfig
 from kinesis_publishers.errors import ConfigError, InvalidOptionError
 from kinesis_publishers_spark.boundary import LEVEL_VARIABLE, at_boundary
 from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.micro_batches import MicroBatches, Query, Session, SessionFactory
 from kinesis_publishers_spark.offsets import Offset, OffsetJson
+from kinesis_publishers_spark.options import Planner, SparkConfig
 from kinesis_publishers_spark.partitions import TaskReader
 from kinesis_publishers_spark.processes import prepare_source
 

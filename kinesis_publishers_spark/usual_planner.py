@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.config import PendingConfig, Planner, SparkConfig
+from kinesis_publishers.config import PendingConfig
 from kinesis_publishers.readers import publisher_factory_class
+from kinesis_publishers_spark.options import Planner, SparkConfig
 
 if TYPE_CHECKING:
     from kinesis_publishers import Properties

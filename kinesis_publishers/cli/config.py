@@ -27,11 +27,15 @@ from kinesis_publishers.config import (
     CheckpointConfig,
     FanOutConfig,
     Properties,
-    SparkConfig,
     SqliteCheckpointConfig,
     StreamsConfig,
 )
-from kinesis_publishers.config.catalogue import ALL_OPTIONS, all_declarations, find_option
+from kinesis_publishers.config.catalogue import (
+    all_declarations,
+    all_options,
+    extension_options,
+    find_option,
+)
 from kinesis_publishers.config.option import MASK, Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.reference import accepted_text, value_text
@@ -162,7 +166,7 @@ async def _prove(properties: Properties, wanted: str) -> tuple[Permission, ...]:
     publisher = built_in_publisher(properties)
     is_fan_out = publisher is not None and publisher.needs_registration
     # Spark reads ranges again after a restart, by polling.
-    is_spark = bool(properties.given_keys(SparkConfig.options()))
+    is_spark = bool(properties.given_keys(extension_options()))
     polls = publisher is None or publisher.polls or is_spark
     found: list[Permission] = []
     async with open_control(properties) as control:
@@ -240,11 +244,11 @@ def _option_fields(option: Option[Any]) -> dict[str, object]:
 def _value_rows(properties: Properties) -> list[_ValueRow]:
     """Return what every option is, and what the given members of families are."""
     given = properties.to_dict()
-    known = {option.full_key for option in ALL_OPTIONS}
+    known = {option.full_key for option in all_options()}
     members = [option for key in given if key not in known and (option := find_option(key))]
     return [
         _value_row(properties, option, given.get(option.full_key))
-        for option in (*ALL_OPTIONS, *members)
+        for option in (*all_options(), *members)
     ]
 
 

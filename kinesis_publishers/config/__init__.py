@@ -8,9 +8,16 @@ declaration of an option, the sections, the catalogue of all options, the rules 
 
 from __future__ import annotations
 
+from kinesis_publishers.config.assignments import Assignments as Assignments
+from kinesis_publishers.config.catalogue import OptionSet as OptionSet
+from kinesis_publishers.config.catalogue import extension_options as extension_options
+from kinesis_publishers.config.catalogue import find_bare_option as find_bare_option
+from kinesis_publishers.config.catalogue import find_option as find_option
+from kinesis_publishers.config.option import Lookup as Lookup
 from kinesis_publishers.config.option import Namespace as Namespace
 from kinesis_publishers.config.option import Option as Option
 from kinesis_publishers.config.option import OptionFamily as OptionFamily
+from kinesis_publishers.config.option import Section as Section
 from kinesis_publishers.config.options import Options as Options
 from kinesis_publishers.config.parsers import Choice as Choice
 from kinesis_publishers.config.parsers import DecimalNumber as DecimalNumber
@@ -21,10 +28,12 @@ from kinesis_publishers.config.parsers import Size as Size
 from kinesis_publishers.config.parsers import Text as Text
 from kinesis_publishers.config.parsers import WholeNumber as WholeNumber
 from kinesis_publishers.config.properties import Properties as Properties
+from kinesis_publishers.config.sections.aws import ANY_AWS_DOMAIN as ANY_AWS_DOMAIN
 from kinesis_publishers.config.sections.aws import AwsConfig as AwsConfig
 from kinesis_publishers.config.sections.aws import CredentialsConfig as CredentialsConfig
 from kinesis_publishers.config.sections.aws import CredentialsProvider as CredentialsProvider
 from kinesis_publishers.config.sections.aws import resolve_region as resolve_region
+from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS as CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.checkpoints import BillingMode as BillingMode
 from kinesis_publishers.config.sections.checkpoints import CheckpointConfig as CheckpointConfig
 from kinesis_publishers.config.sections.checkpoints import (
@@ -39,6 +48,7 @@ from kinesis_publishers.config.sections.checkpoints import (
 from kinesis_publishers.config.sections.checkpoints import (
     SqliteCheckpointConfig as SqliteCheckpointConfig,
 )
+from kinesis_publishers.config.sections.leases import LEASES as LEASES
 from kinesis_publishers.config.sections.leases import AssignmentConfig as AssignmentConfig
 from kinesis_publishers.config.sections.leases import LeaseConfig as LeaseConfig
 from kinesis_publishers.config.sections.leases import LeaseFormat as LeaseFormat
@@ -52,6 +62,8 @@ from kinesis_publishers.config.sections.positions import InitialPosition as Init
 from kinesis_publishers.config.sections.positions import (
     InitialPositionConfig as InitialPositionConfig,
 )
+from kinesis_publishers.config.sections.positions import at_timestamp as at_timestamp
+from kinesis_publishers.config.sections.positions import parts_of_position as parts_of_position
 from kinesis_publishers.config.sections.producing import Ordering as Ordering
 from kinesis_publishers.config.sections.producing import ProducerConfig as ProducerConfig
 from kinesis_publishers.config.sections.producing import WhenFull as WhenFull
@@ -80,10 +92,11 @@ from kinesis_publishers.config.sections.source import OnInvalidAggregate as OnIn
 from kinesis_publishers.config.sections.source import SourceConfig as SourceConfig
 from kinesis_publishers.config.sections.source import StreamsConfig as StreamsConfig
 from kinesis_publishers.config.sections.source import StreamSelector as StreamSelector
+from kinesis_publishers.config.sections.source import built_in_publisher as built_in_publisher
 from kinesis_publishers.config.sections.source import selected_streams as selected_streams
-from kinesis_publishers.config.sections.spark import Alignment as Alignment
-from kinesis_publishers.config.sections.spark import Planner as Planner
-from kinesis_publishers.config.sections.spark import SparkConfig as SparkConfig
 from kinesis_publishers.config.sections.watermarks import WatermarkConfig as WatermarkConfig
-from kinesis_publishers.config.spark_options import ALLOW_VARIABLE as ALLOW_VARIABLE
-from kinesis_publishers.config.spark_options import OF_WRITE_STREAM as OF_WRITE_STREAM
+from kinesis_publishers.model.sources import EFO as EFO
+from kinesis_publishers.model.sources import POLLING as POLLING
+from kinesis_publishers.model.sources import source_of as source_of
+from kinesis_publishers.model.sources import stream_arn_of as stream_arn_of
+from kinesis_publishers.model.sources import stream_name_of as stream_name_of

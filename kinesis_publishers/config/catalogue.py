@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final
 
 from attrs import frozen
 
-from kinesis_publishers.config.option import Namespace, Option, OptionFamily, Section
+from kinesis_publishers.config.option import (
+    Lookup,
+    Namespace,
+    Option,
+    OptionFamily,
+    Section,
+)
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
 from kinesis_publishers.config.retries import OUTAGE
@@ -36,10 +44,23 @@ from kinesis_publishers.config.sections.reading import (
 )
 from kinesis_publishers.config.sections.registration import RegistrationConfig
 from kinesis_publishers.config.sections.source import SourceConfig, StreamsConfig
-from kinesis_publishers.config.sections.spark import SparkConfig
 from kinesis_publishers.config.sections.watermarks import WatermarkConfig
+from kinesis_publishers.errors import ConfigError
 
-SECTIONS: Final[tuple[type[Section], ...]] = (
+
+@frozen(kw_only=True)
+class OptionSet:
+    """The options that a package declares for itself, and the rules between them."""
+
+    sections: tuple[type[Section], ...]
+    rules: tuple[Callable[[Lookup], Iterator[ConfigError]], ...] = ()
+
+
+# Named and not imported: these packages are built on this one. Each has an OPTION_SET.
+_EXTENSIONS: Final = ("kinesis_publishers_spark.options",)
+
+# In the order of the reference, in which the extensions stand between the two.
+_READING: Final[tuple[type[Section], ...]] = (
     StreamsConfig,
     SourceConfig,
     InitialPositionConfig,
@@ -54,7 +75,8 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     ProcessingConfig,
     WatermarkConfig,
     MetricsConfig,
-    SparkConfig,
+)
+_OTHERS: Final[tuple[type[Section], ...]] = (
     EndingPositionConfig,
     CheckpointConfig,
     *STORE_SECTIONS.values(),
@@ -91,40 +113,70 @@ CUSTOM: Final[OptionFamily[Scalar | None]] = OptionFamily(
 )
 """Keys of classes that are not part of this package, which carries them and knows none of them."""
 
-_DECLARED: Final = (
-    *(declared for section in SECTIONS for declared in section.declarations.values()),
-    OUTAGE,
+_FAMILIES: Final = (
+    *(
+        one
+        for section in (*_READING, *_OTHERS)
+        for one in section.declarations.values()
+        if isinstance(one, OptionFamily)
+    ),
     RECOVERABLE_ERRORS,
     CUSTOM,
 )
-_FAMILIES: Final = tuple(one for one in _DECLARED if isinstance(one, OptionFamily))
-ALL_OPTIONS: Final[tuple[Option[Any], ...]] = tuple(
-    option
-    for declared in _DECLARED
-    if not isinstance(declared, OptionFamily)
-    for option in declared.options
-)
 _PREFIXES: Final = ("kinesis.", "flink.")
-_BY_KEY: Final = MappingProxyType(
-    {
-        spelling.lower(): option
-        for option in ALL_OPTIONS
-        for spelling in (option.key, *option.spellings)
-    }
-)
 _NESTED: Final = r"(?i)aws\.credentials\.provider((?:\.role\.provider)+)(\..+)"
+
+
+def _options_in(*sections: type[Section]) -> tuple[Option[Any], ...]:
+    declared = (one for section in sections for one in section.declarations.values())
+    singles = (one for one in declared if not isinstance(one, OptionFamily))
+    return (*(option for one in singles for option in one.options), OUTAGE)
+
+
+OWN_OPTIONS: Final = _options_in(*_READING, *_OTHERS)
+"""The options of the framework: every one that is not of a family, and not of an extension."""
+
+
+@cache
+def option_sets() -> tuple[OptionSet, ...]:
+    """Return what the extensions declare that are installed."""
+    found = (name for name in _EXTENSIONS if find_spec(name.partition(".")[0]))
+    return tuple(import_module(name).OPTION_SET for name in found)
+
+
+@cache
+def all_sections() -> tuple[type[Section], ...]:
+    """Return every section, in the order of the reference."""
+    return (*_READING, *(section for one in option_sets() for section in one.sections), *_OTHERS)
+
+
+@cache
+def all_options() -> tuple[Option[Any], ...]:
+    """Return every option that is not of a family, those of the extensions included."""
+    return _options_in(*all_sections())
+
+
+def extension_options() -> tuple[Option[Any], ...]:
+    """Return the options that only an extension reads."""
+    return tuple(option for option in all_options() if option not in OWN_OPTIONS)
 
 
 def all_declarations() -> tuple[Option[Any], ...]:
     """Return every option, and one member of each family, by the section of the reference."""
-    options = (*ALL_OPTIONS, *(family.member for family in _FAMILIES))
-    titles = [*(section.title for section in SECTIONS), *(option.section for option in options)]
+    options = (*all_options(), *(family.member for family in _FAMILIES))
+    titles = [section.title for section in all_sections()] + [one.section for one in options]
     return tuple(sorted(options, key=lambda option: titles.index(option.section)))
+
+
+@cache
+def _options_by_key() -> Mapping[str, Option[Any]]:
+    spelled = ((one, (one.key, *one.spellings)) for one in all_options())
+    return {spelling.lower(): one for one, spellings in spelled for spelling in spellings}
 
 
 def find_bare_option(key: str) -> Option[Any] | None:
     """Return the option whose key without a prefix is ``key``, in any case."""
-    option = _BY_KEY.get(key.lower())
+    option = _options_by_key().get(key.lower())
     if option is not None:
         return option
     for family in _FAMILIES:
@@ -187,7 +239,7 @@ def _find_nested(key: str) -> Option[Any] | None:
     match = re.fullmatch(_NESTED, key)
     if match is None:
         return None
-    option = _BY_KEY.get(f"{CREDENTIALS_PREFIX}{match[2]}".lower())
+    option = _options_by_key().get(f"{CREDENTIALS_PREFIX}{match[2]}".lower())
     if option is None or option.key not in NESTABLE:
         return None
     return nested_option(option, match[1].lower().count(".role.provider"))

@@ -11,15 +11,17 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
 from kinesis_publishers.config.assignments import Assignments
-from kinesis_publishers.config.catalogue import ALL_OPTIONS
+from kinesis_publishers.config.catalogue import OWN_OPTIONS, extension_options
 from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.parsers import Duration, Scalar
 from kinesis_publishers.config.sections.checkpoints import CheckpointConfig
 from kinesis_publishers.config.sections.positions import (
+    EndingPositionConfig,
     InitialPosition,
     InitialPositionConfig,
     parts_of_position,
@@ -39,9 +41,6 @@ SHORT_NAMES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
 )
 """The options that have a short name, by that name."""
 
-# Python programs end where they like, and have no micro-batches.
-_SECTIONS_OF_SPARK: Final = frozenset({"Batch", "Spark"})
-
 
 def keyword_of(option: Option[Any]) -> str:
     """Return the long keyword of ``option``."""
@@ -49,12 +48,12 @@ def keyword_of(option: Option[Any]) -> str:
     return re.sub("[.-]", "_", words).lower()
 
 
-_OF_SPARK: Final = tuple(one for one in ALL_OPTIONS if one.section in _SECTIONS_OF_SPARK)
+# A Python program ends where it likes.
+_ENDS: Final = EndingPositionConfig.options()
 KEYWORDS: Final[Mapping[str, Option[Any]]] = MappingProxyType(
-    {**SHORT_NAMES, **{keyword_of(one): one for one in ALL_OPTIONS if one not in _OF_SPARK}}
+    {**SHORT_NAMES, **{keyword_of(one): one for one in OWN_OPTIONS if one not in _ENDS}}
 )
 """What each keyword means; the options of Spark alone have none."""
-_NAMES_OF_SPARK: Final = frozenset({"end", *map(keyword_of, _OF_SPARK)})
 
 
 def assign_keywords(keywords: Mapping[str, object]) -> Assignments:
@@ -62,7 +61,7 @@ def assign_keywords(keywords: Mapping[str, object]) -> Assignments:
     assignments = Assignments()
     for name, value in keywords.items():
         option = KEYWORDS.get(name)
-        if name in _NAMES_OF_SPARK:
+        if option is None and name in _keywords_of_spark():
             assignments.problems.append(
                 UnknownOptionError(f"{name}: only Spark has this option; leave it out here")
             )
@@ -77,6 +76,11 @@ def assign_keywords(keywords: Mapping[str, object]) -> Assignments:
             for target, part in parts:
                 assignments.add(target, name, part)
     return assignments
+
+
+@cache
+def _keywords_of_spark() -> frozenset[str]:
+    return frozenset({"end", *map(keyword_of, (*_ENDS, *extension_options()))})
 
 
 def replaced_by(keywords: Mapping[str, object]) -> frozenset[str]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 from attrs import frozen
 
 from kinesis_publishers.config.assignments import Assignments, assign_custom, assign_properties
-from kinesis_publishers.config.catalogue import ALL_OPTIONS, CUSTOM_PREFIX
+from kinesis_publishers.config.catalogue import CUSTOM_PREFIX, OWN_OPTIONS
 from kinesis_publishers.config.keywords import assign_keywords, replaced_by
 from kinesis_publishers.config.option import Entry, Lookup, Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.rules import find_problems
 from kinesis_publishers.config.sections.positions import EndingPositionConfig
 from kinesis_publishers.config.sections.source import StreamsConfig
-from kinesis_publishers.config.spark_options import assign_spark_options
 from kinesis_publishers.errors import (
     ConfigError,
     ConfigErrors,
@@ -55,7 +55,7 @@ class Properties(Lookup):
         cls, pairs: Iterable[tuple[str, Scalar]], *, complete: bool = True
     ) -> Properties:
         """Parse keys with their values; see :meth:`parse`. A key must not have two values."""
-        return cls._build(assign_properties(pairs), complete=complete)
+        return cls.from_assignments(assign_properties(pairs), complete=complete)
 
     @classmethod
     def of(
@@ -82,9 +82,8 @@ class Properties(Lookup):
         keys = replaced_by(options)
         others = {key: one for key, one in others.items() if key not in keys}
         assignments.replace(keys, assign_keywords(options))
-        if properties is None and complete:
-            complete = _has_stream(assignments, "stream")
-        return cls._build(assignments, others=others, complete=complete)
+        name = "stream" if properties is None else None
+        return cls.from_assignments(assignments, stream=name, others=others, complete=complete)
 
     @classmethod
     def from_file(cls, path: str | Path, *, complete: bool = True) -> Properties:
@@ -113,19 +112,30 @@ class Properties(Lookup):
 
         What names code, files or variables is refused unless a pattern in ``allow`` matches it.
         """
-        assignments = assign_spark_options(options, allow=allow)
-        if complete:
-            complete = _has_stream(assignments, "streamName")
-        return cls._build(assignments, complete=complete)
+        # Named and not imported: Spark's package is built on this one.
+        aliases = import_module("kinesis_publishers_spark.aliases")
+        parsed: Properties = aliases.parse_options(options, complete=complete, allow=allow)
+        return parsed
 
     @classmethod
-    def _build(
+    def from_assignments(
         cls,
         assignments: Assignments,
         *,
         complete: bool = True,
+        stream: str | None = None,
         others: Mapping[str, Entry] | None = None,
     ) -> Properties:
+        """Parse values whose options are found; see :meth:`parse`.
+
+        Args:
+            assignments: the values, with what is wrong with their keys.
+            complete: False accepts properties without the required options.
+            stream: the user's name for the option that names streams, for a message.
+            others: what is parsed already and holds as well.
+        """
+        if complete and stream is not None:
+            complete = _has_stream(assignments, stream)
         entries, refused, problems = _read(assignments, others or {})
         problems += find_problems(Lookup(entries, refused), complete=complete)
         if problems:
@@ -180,8 +190,8 @@ class Properties(Lookup):
                 changes.add(option, self.written_key(option), value)
         keys = {option.key for option in values}
         others = {key: one for key, one in self._entries.items() if key not in keys}
-        is_complete = all(self.is_given(option) for option in ALL_OPTIONS if option.required)
-        return self._build(changes, others=others, complete=is_complete)
+        is_complete = all(self.is_given(option) for option in OWN_OPTIONS if option.required)
+        return self.from_assignments(changes, others=others, complete=is_complete)
 
     def part(self, *, secret: bool) -> Properties:
         """Return the options whose values are secret, or all others."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -10,7 +9,7 @@ from urllib.parse import urlsplit
 from attrs import frozen
 
 from kinesis_publishers.config.assignments import unread_custom_problems
-from kinesis_publishers.config.catalogue import ALL_OPTIONS
+from kinesis_publishers.config.catalogue import OWN_OPTIONS, option_sets
 from kinesis_publishers.config.option import Lookup, Option, OptionFamily
 from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
 from kinesis_publishers.config.reference import value_text
@@ -57,7 +56,6 @@ from kinesis_publishers.config.sections.source import (
     built_in_publisher,
     selected_streams,
 )
-from kinesis_publishers.config.sections.spark import Planner, SparkConfig
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
 from kinesis_publishers.model.sources import consumer_name_of, stream_arn_of, stream_name_of
 
@@ -86,8 +84,7 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *position_problems(lookup),
         *_fan_out_problems(lookup, streams),
         *_positions_of_several_streams(lookup, streams),
-        *_unknown_ends(lookup),
-        *_trigger_problems(lookup),
+        *(problem for one in option_sets() for rule in one.rules for problem in rule(lookup)),
         *_other_regions(lookup, streams),
         *_limits_of_aws(lookup),
         *_checkpoint_problems(lookup),
@@ -99,7 +96,7 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
 
 
 def _missing_options(lookup: Lookup) -> Iterator[ConfigError]:
-    for option in ALL_OPTIONS:
+    for option in OWN_OPTIONS:
         if option.required and not lookup.is_given(option):
             yield option.missing()
 
@@ -152,26 +149,6 @@ def _positions_of_several_streams(
                 f"{lookup.written_key(option)} has positions by shard id, which is not unique in "
                 f"{len(streams)} streams: read each stream on its own, or {verb} at a timestamp"
             )
-
-
-def _unknown_ends(lookup: Lookup) -> Iterator[ConfigError]:
-    planner, publisher = SparkConfig.planner, SourceConfig.record_publisher
-    known = built_in_publisher(lookup)
-    if lookup.get(planner) is Planner.RANGES and not (known and known.reads_ranges):
-        yield InvalidOptionError(
-            f"{lookup.written_key(planner)} is ranges, which finds the ends of micro-batches "
-            f"with GetRecords, and {lookup.written_key(publisher)} is {lookup.get(publisher)}, "
-            "which need not deliver the same records: use prefetch, or POLLING or EFO"
-        )
-
-
-def _trigger_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    least, most = SparkConfig.min_records_per_trigger, SparkConfig.max_records_per_trigger
-    if (lookup.get(least) or 0) > (lookup.get(most) or math.inf):
-        yield InvalidOptionError(
-            f"{lookup.written_key(least)} ({lookup.get(least)}) is more than "
-            f"{lookup.written_key(most)} ({lookup.get(most)}): no micro-batch could have so many"
-        )
 
 
 def _fan_out_problems(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:

@@ -14,7 +14,7 @@ from typing import Self, TypeAlias
 from attrs import define, field, frozen
 
 from kinesis_publishers.clock import Clock
-from kinesis_publishers.config import Properties, SparkConfig
+from kinesis_publishers.config import Properties, extension_options
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.engine.sharing import SharedReading
 from kinesis_publishers.engine.slow_calls import SlowCalls
@@ -141,7 +141,7 @@ class DeliveryFeed(DeliverySink):
         Raises:
             ConfigError: the properties cannot work; every problem is named.
         """
-        if idle := properties.given_keys(SparkConfig.options()):
+        if idle := properties.given_keys(extension_options()):
             _LOGGER.warning("Only Spark reads %s: no effect here", ", ".join(idle))
         open_fetcher = partial(
             KinesisDataFetcher.from_properties,

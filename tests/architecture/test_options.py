@@ -8,7 +8,7 @@ from functools import cache
 import attrs
 import pytest
 
-from kinesis_publishers.config.catalogue import SECTIONS
+from kinesis_publishers.config.catalogue import all_sections
 from kinesis_publishers.config.option import Section
 from tests.architecture.sources import sources
 
@@ -35,12 +35,12 @@ def _names_that_read(section: type[Section], field: str) -> set[str]:
 
 def test_every_section_is_in_the_catalogue() -> None:
     of_the_package = {
-        one for one in Section.__subclasses__() if one.__module__.startswith("kinesis_publishers.")
+        one for one in Section.__subclasses__() if one.__module__.startswith("kinesis_publishers")
     }
-    assert of_the_package == set(SECTIONS)
+    assert of_the_package == set(all_sections())
 
 
-@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+@pytest.mark.parametrize("section", all_sections(), ids=lambda section: section.__name__)
 def test_every_field_of_a_section_is_read_outside_of_the_configuration(
     section: type[Section],
 ) -> None:

@@ -64,7 +64,8 @@ def apply_edits(page: Path, root: Path) -> None:
 
 def test_the_edits_of_the_page_add_parts_that_work(tmp_path: Path) -> None:
     copied = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "kinesis_publishers", tmp_path / "kinesis_publishers", ignore=copied)
+    for package in ("kinesis_publishers", "kinesis_publishers_spark"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=copied)
     apply_edits(_PAGE, tmp_path)
     used = subprocess.run(
         [sys.executable, "-c", _USE],

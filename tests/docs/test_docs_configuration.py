@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kinesis_publishers.config.catalogue import all_declarations
-from kinesis_publishers.config.spark_options import ALIASES
+from kinesis_publishers_spark.aliases import ALIASES
 from tests.docs.doc_pages import ROOT
 
 _PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from kinesis_publishers import Properties, config
 from kinesis_publishers.config.catalogue import all_declarations
-from kinesis_publishers.config.spark_options import ALIASES
 from kinesis_publishers.errors import ConfigError, ConfigErrors
+from kinesis_publishers_spark.aliases import ALIASES
 from tests.examples import examples
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import get_type_hints
 import pytest
 
 from kinesis_publishers.config import Encoding, Options, PollingConfig, Properties
-from kinesis_publishers.config.catalogue import ALL_OPTIONS
+from kinesis_publishers.config.catalogue import all_options
 from kinesis_publishers.config.keywords import SHORT_NAMES, keyword_of
 from kinesis_publishers.config.parsers import Flag, WholeNumber
 from kinesis_publishers.errors import ConfigErrors
@@ -28,7 +28,7 @@ def parsed(**options: object) -> Properties:
 
 
 def test_every_option_has_a_keyword_of_its_own_and_editors_know_its_type() -> None:
-    options = [one for one in ALL_OPTIONS if one.section not in ("Batch", "Spark")]
+    options = [one for one in all_options() if one.section not in ("Batch", "Spark")]
     keywords = [keyword_of(option) for option in options]
     assert len({*keywords, *SHORT_NAMES}) == len(keywords) + len(SHORT_NAMES)
     types = get_type_hints(Options)

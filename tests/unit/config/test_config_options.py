@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kinesis_publishers.config import Properties
-from kinesis_publishers.config.catalogue import ALL_OPTIONS, all_declarations, find_bare_option
+from kinesis_publishers.config.catalogue import all_declarations, all_options, find_bare_option
 from kinesis_publishers.config.option import Namespace
 from kinesis_publishers.errors import ConfigErrors
 
@@ -184,7 +184,7 @@ def _plain(value: object) -> object:
 
 
 def test_every_key_is_declared_exactly_once() -> None:
-    keys = [option.key for option in ALL_OPTIONS]
+    keys = [option.key for option in all_options()]
     assert sorted(keys) == sorted(_IDS)
 
 
@@ -258,7 +258,7 @@ def test_every_declaration_explains_itself(option) -> None:
 
 @pytest.mark.parametrize(
     "option",
-    [option for option in ALL_OPTIONS if option.unit == "ms"],
+    [option for option in all_options() if option.unit == "ms"],
     ids=lambda option: option.key,
 )
 @pytest.mark.parametrize(

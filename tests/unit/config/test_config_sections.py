@@ -16,7 +16,7 @@ from kinesis_publishers.config import (
     StreamsConfig,
     WholeNumber,
 )
-from kinesis_publishers.config.catalogue import SECTIONS
+from kinesis_publishers.config.catalogue import all_sections
 from kinesis_publishers.config.option import Derived, Lookup, Section
 from kinesis_publishers.errors import ConfigErrors
 
@@ -66,7 +66,9 @@ def test_a_section_travels_to_other_processes() -> None:
 
 
 @pytest.mark.parametrize(
-    "section", [one for one in SECTIONS if one is not StreamsConfig], ids=lambda one: one.__name__
+    "section",
+    [one for one in all_sections() if one is not StreamsConfig],
+    ids=lambda one: one.__name__,
 )
 def test_a_section_that_is_given_nothing_is_that_of_empty_properties(
     section: type[Section],

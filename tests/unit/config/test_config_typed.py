@@ -26,7 +26,6 @@ from kinesis_publishers.config import (
     RedisCheckpointConfig,
     RegistrationConfig,
     SourceConfig,
-    SparkConfig,
     SqlCheckpointConfig,
     SqliteCheckpointConfig,
     StreamsConfig,
@@ -35,9 +34,10 @@ from kinesis_publishers.config import (
     WatermarkConfig,
     resolve_region,
 )
-from kinesis_publishers.config.catalogue import ALL_OPTIONS
+from kinesis_publishers.config.catalogue import all_options
 from kinesis_publishers.errors import MissingOptionError
 from kinesis_publishers.retry import RetryPolicy
+from kinesis_publishers_spark.options import SparkConfig
 from tests.unit.config.test_config_options import TEXTS
 
 _ARN = "arn:aws-cn:kinesis:cn-north-1:123456789012:stream/a.b-c_d"
@@ -139,7 +139,7 @@ def _read_all(values: dict[str, Any]) -> list[Any]:
     return [*typed, properties.get(SourceConfig.record_publisher)]
 
 
-@pytest.mark.parametrize("option", ALL_OPTIONS, ids=lambda option: option.key)
+@pytest.mark.parametrize("option", all_options(), ids=lambda option: option.key)
 def test_every_option_changes_a_typed_config(option: Any) -> None:
     value, needed = _OTHER_VALUES.get(option.key, TEXTS[option.key]), dict[str, Any]()
     for prefix, options in _NEEDED.items():

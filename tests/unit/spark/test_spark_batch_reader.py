@@ -11,8 +11,8 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kinesis_publishers import Properties
-from kinesis_publishers.config import SparkConfig
 from kinesis_publishers_spark.batch_reader import KinesisBatchReader, checked_bounds
+from kinesis_publishers_spark.options import SparkConfig
 from tests.unit.spark.spark_builders import starts_no_thread
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from attrs import define, field
 from pyspark.sql.datasource import InputPartition
 
 from kinesis_publishers import Properties
-from kinesis_publishers.config import Planner, SparkConfig
 from kinesis_publishers_spark.lag import Lag
 from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
+from kinesis_publishers_spark.options import Planner, SparkConfig
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 from tests.unit.spark.spark_builders import after, offset, shard
 

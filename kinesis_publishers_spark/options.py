@@ -1,11 +1,27 @@
-"""What only the Spark source reads: how micro-batches are planned and what they contain."""
+"""The options that only Spark reads, and the rules between them."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from enum import Enum
+from typing import Final
 
-from kinesis_publishers.config.option import Namespace, Option, Section
-from kinesis_publishers.config.parsers import Choice, Duration, Flag, Size, WholeNumber
+from kinesis_publishers.config import (
+    Choice,
+    Duration,
+    Flag,
+    Lookup,
+    Namespace,
+    Option,
+    OptionSet,
+    Section,
+    Size,
+    SourceConfig,
+    WholeNumber,
+    built_in_publisher,
+)
+from kinesis_publishers.errors import ConfigError, InvalidOptionError
 
 
 class Planner(Enum):
@@ -112,3 +128,27 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         "source have the column batchMarker, by which dropDuplicates recognizes what was written "
         "twice.",
     )
+
+
+def _unknown_ends(lookup: Lookup) -> Iterator[ConfigError]:
+    planner, publisher = SparkConfig.planner, SourceConfig.record_publisher
+    known = built_in_publisher(lookup)
+    if lookup.get(planner) is Planner.RANGES and not (known and known.reads_ranges):
+        yield InvalidOptionError(
+            f"{lookup.written_key(planner)} is ranges, which finds the ends of micro-batches "
+            f"with GetRecords, and {lookup.written_key(publisher)} is {lookup.get(publisher)}, "
+            "which need not deliver the same records: use prefetch, or POLLING or EFO"
+        )
+
+
+def _trigger_problems(lookup: Lookup) -> Iterator[ConfigError]:
+    least, most = SparkConfig.min_records_per_trigger, SparkConfig.max_records_per_trigger
+    if (lookup.get(least) or 0) > (lookup.get(most) or math.inf):
+        yield InvalidOptionError(
+            f"{lookup.written_key(least)} ({lookup.get(least)}) is more than "
+            f"{lookup.written_key(most)} ({lookup.get(most)}): no micro-batch could have so many"
+        )
+
+
+OPTION_SET: Final = OptionSet(sections=(SparkConfig,), rules=(_unknown_ends, _trigger_problems))
+"""What the framework finds here by name: see ``config/catalogue.py``."""

@@ -13,7 +13,6 @@ from kinesis_publishers.config import (
     InitialPositionConfig,
     Properties,
     SourceConfig,
-    SparkConfig,
     StreamsConfig,
 )
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
@@ -23,6 +22,7 @@ from kinesis_publishers.model import (
     StartingPosition,
     resume_after,
 )
+from kinesis_publishers_spark.options import SparkConfig
 
 _CANONICAL = {
     "streamName": ("kinesis.streams", "orders"),

@@ -12,35 +12,42 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final
 
-from kinesis_publishers.config.assignments import Assignments
-from kinesis_publishers.config.catalogue import find_bare_option, find_option
-from kinesis_publishers.config.option import Option
-from kinesis_publishers.config.parsers import Scalar
-from kinesis_publishers.config.sections.aws import (
+from kinesis_publishers.config import (
     ANY_AWS_DOMAIN,
+    CHECKPOINT_OPTIONS,
+    EFO,
+    LEASES,
+    POLLING,
+    AssignmentConfig,
+    Assignments,
     AwsConfig,
     CredentialsConfig,
     CredentialsProvider,
-)
-from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
-from kinesis_publishers.config.sections.leases import LEASES, AssignmentConfig, LeaseConfig
-from kinesis_publishers.config.sections.positions import (
-    EndingPositionConfig,
-    InitialPositionConfig,
-    at_timestamp,
-    parts_of_position,
-)
-from kinesis_publishers.config.sections.producing import ProducerConfig
-from kinesis_publishers.config.sections.reading import DiscoveryConfig, FanOutConfig, PollingConfig
-from kinesis_publishers.config.sections.registration import (
     DeregistrationPolicy,
+    DiscoveryConfig,
+    EndingPositionConfig,
+    FanOutConfig,
+    InitialPositionConfig,
+    LeaseConfig,
+    Option,
+    PollingConfig,
+    ProducerConfig,
+    Properties,
     RegistrationConfig,
     RegistrationStrategy,
+    Scalar,
+    SourceConfig,
+    StreamsConfig,
+    at_timestamp,
+    find_bare_option,
+    find_option,
+    parts_of_position,
+    source_of,
+    stream_arn_of,
+    stream_name_of,
 )
-from kinesis_publishers.config.sections.source import SourceConfig, StreamsConfig
-from kinesis_publishers.config.sections.spark import SparkConfig
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
-from kinesis_publishers.model.sources import EFO, POLLING, source_of, stream_arn_of, stream_name_of
+from kinesis_publishers_spark.options import SparkConfig
 
 ALLOW_VARIABLE: Final = "KINESIS_PUBLISHERS_ALLOW"
 """The environment variable of the driver that permits values, separated by commas."""
@@ -190,14 +197,14 @@ _OPTION_OF: Final = {name.lower(): option for name, option in ALIASES.items()}
 _ADVICE_ON: Final = {name.lower(): text for name, text in ADVICE.items()}
 
 
-def assign_spark_options(
-    options: Mapping[str, Scalar], *, allow: Collection[str] = ()
-) -> Assignments:
-    """Resolve the options of a Spark source, whose keys Spark has lower-cased.
+def parse_options(
+    options: Mapping[str, Scalar], *, complete: bool = True, allow: Collection[str] = ()
+) -> Properties:
+    """Parse the options of a Spark source, whose keys Spark has lower-cased.
 
     Raises:
-        ConfigErrors: guarded values match none of the shell patterns ``allow``, with which the
-            operator permits them; nothing was loaded.
+        ConfigErrors: lists every problem; or the values that are guarded and match none of the
+            shell patterns ``allow``, with which the operator permits them: nothing was loaded.
     """
     assignments = Assignments()
     for key, value in options.items():
@@ -207,7 +214,7 @@ def assign_spark_options(
     # Before any rule looks at the values, because some of them load what is named.
     if refused := list(_refused(assignments, allow)):
         raise ConfigErrors(refused)
-    return assignments
+    return Properties.from_assignments(assignments, complete=complete, stream="streamName")
 
 
 def _refused(assignments: Assignments, allow: Collection[str]) -> Iterator[ConfigError]:

@@ -16,8 +16,8 @@ from kinesis_publishers.config import (
     RegistrationStrategy,
     SourceConfig,
 )
-from kinesis_publishers.config.spark_options import ADVICE, ALIASES
 from kinesis_publishers.errors import ConfigErrors, UnknownOptionError
+from kinesis_publishers_spark.aliases import ADVICE, ALIASES
 
 _PAGES = sorted((Path(__file__).parents[3] / "docs").glob("spark-*.md"))
 _ROLE = "arn:aws:iam::123456789012:role/reader"
