@@ -1,107 +1,47 @@
-"""Hands out the deliveries of a fetcher one after the other, to be processed record by record."""
+"""Runs a fetcher in the background, and hands out what it delivers, one item after the other."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
 from functools import partial
-from typing import Self, TypeAlias
-
-from attrs import define, field, frozen
+from typing import Self
 
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties, extension_options
-from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.delivery import DeliverySink
 from kinesis_publishers.engine.sharing import SharedReading
 from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink
-from kinesis_publishers.model import SequenceNumber, ShardKey, ShardProgress, resume_after
-from kinesis_publishers.progress.checkpointer import Checkpointer
+from kinesis_publishers.processing.deliveries import Deliveries, HandedOut, Item
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
 
 _LOGGER = logging.getLogger(__name__)
 
-# How often progress is noted while deliveries are processed.
+# The period in which progress is noted while deliveries are processed.
 _NOTE_SECONDS = 0.2
 
 
-@define(eq=False)
-class HandedOut:
-    """A delivery in progress.
+class DeliveryFeed:
+    """Opens, runs and closes a fetcher in a task of its own.
+
+    If the event loop ends before the context is left, the cancellation of that task writes what was
+    processed and closes everything.
 
     Attributes:
-        delivery: the records, at least one.
-        recorded: how many of them have been recorded as processed.
-        is_done: is set when all of them are finished.
-        is_cut: whether what follows the current record is for another worker.
-        is_lost: whether that worker has begun already: what is processed here is not recorded.
-    """
-
-    delivery: Delivery
-    recorded: int = field(default=0, init=False)
-    is_done: asyncio.Event = field(factory=asyncio.Event, init=False)
-    is_cut: bool = field(default=False, init=False)
-    is_lost: bool = field(default=False, init=False)
-
-
-@frozen
-class Withdrawn:
-    """A shard that another worker has taken from this one, to be told of."""
-
-    shard: ShardKey
-
-
-@define
-class Watermark:
-    """An instant before which all has been processed, to be told of."""
-
-    instant: datetime
-
-
-def _progress_within(delivery: Delivery, count: int) -> ShardProgress:
-    """Return how far a shard has been processed with ``count`` records of a delivery.
-
-    After the last record of an aggregate, the whole aggregate counts and is not read again.
-    """
-    batch = delivery.batch
-    if count >= len(batch):
-        return delivery.progress
-    number, following = batch.sequence_numbers[count - 1 : count + 1]
-    subs = batch.sub_sequence_numbers
-    sub = subs[count - 1] if subs is not None and number == following else None
-    return ShardProgress(
-        position=resume_after(SequenceNumber(number, sub)), as_of=batch.slice(0, count).last_arrival
-    )
-
-
-Item: TypeAlias = HandedOut | ShardStatus | Withdrawn | Watermark
-
-
-class DeliveryFeed(DeliverySink):
-    """Runs a fetcher in the background and hands out what it delivers, in the order of arrival.
-
-    A shard has one delivery at a time; what is read ahead meanwhile stays with the fetcher. Only
-    what :meth:`record` reports counts as processed and is written to the checkpoint store.
-
-    One task opens, reads and closes: if the event loop ends before the context is left, the
-    cancellation of that task writes what was processed and closes everything.
-
-    Attributes:
-        process: where it was opened, or made until then.
-        notes: each calls :meth:`record` for a delivery in progress; they are called periodically,
-            because a single record may take any time.
+        deliveries: what the fetcher has delivered, and what was recorded of it.
+        process: the process that opened the feed; until then, the one that made it.
+        notes: functions that record a delivery in progress; called periodically, because a single
+            record may take any time.
         is_stopping: whether no more is handed out.
-        slow_calls: what calls for deliveries are reported to; there once the feed is open.
+        slow_calls: takes reports of calls for deliveries; set once the feed is open.
     """
 
     slow_calls: SlowCalls
-    takes_failures = True
 
     def __init__(
         self,
@@ -110,16 +50,11 @@ class DeliveryFeed(DeliverySink):
     ) -> None:
         self._open_fetcher = open_fetcher
         self._clock = clock
-        self._waiting: deque[Item] = deque()
-        # What is being processed or waits, by shard: one delivery of each.
-        self._in_progress: dict[ShardKey, HandedOut] = {}
         self._sharing: SharedReading | None = None
         self._changes = tuple(asyncio.Event() for _ in range(3))
         self._is_open, self._has_ended, self._has_news = self._changes
         self._failure: Exception | None = None
-        self._checkpointer: Checkpointer | None = None
-        # Shards whose last records have been processed and must not be recorded yet.
-        self._held_back: set[ShardKey] = set()
+        self.deliveries = Deliveries(self._has_news.set)
         self._reading: asyncio.Task[None] | None = None
         self.process = OwnProcess()
         self.notes: set[Callable[[], None]] = set()
@@ -134,9 +69,9 @@ class DeliveryFeed(DeliverySink):
         clock: Clock,
         has_watermarks: bool = False,
     ) -> Self:
-        """Return a feed whose fetcher records nothing by itself.
+        """Return a feed whose fetcher records nothing itself.
 
-        ``has_watermarks`` lets it hand out watermarks, too.
+        With ``has_watermarks`` the feed hands out watermarks, too.
 
         Raises:
             ConfigError: the properties cannot work; every problem is named.
@@ -152,7 +87,9 @@ class DeliveryFeed(DeliverySink):
         )
         feed = cls(open_fetcher, clock)
         if has_watermarks:
-            feed._open_fetcher = partial(open_fetcher, on_watermark=feed.hand_out_watermark)
+            feed._open_fetcher = partial(
+                open_fetcher, on_watermark=feed.deliveries.hand_out_watermark
+            )
         return feed
 
     async def __aenter__(self) -> Self:
@@ -170,8 +107,9 @@ class DeliveryFeed(DeliverySink):
 
     async def _hold_open(self) -> None:
         try:
-            async with self._open_fetcher(self) as fetcher:
-                self._checkpointer, self._sharing = fetcher.checkpointer, fetcher.sharing
+            async with self._open_fetcher(self.deliveries) as fetcher:
+                self.deliveries.checkpointer = fetcher.checkpointer
+                self._sharing = fetcher.sharing
                 self.slow_calls = fetcher.slow_calls
                 self._is_open.set()
                 try:
@@ -197,7 +135,7 @@ class DeliveryFeed(DeliverySink):
     async def _read(self, fetcher: KinesisDataFetcher) -> None:
         try:
             async with TaskScope() as scope:
-                if self._checkpointer is not None:
+                if self.deliveries.checkpointer is not None:
                     scope.spawn(self._note_periodically(), name="note progress")
                 await fetcher.run()
                 scope.cancel()
@@ -239,17 +177,18 @@ class DeliveryFeed(DeliverySink):
             error.add_note(f"Reading has failed, too: {self._failure!r}")
 
     async def _write_rest(self, error: BaseException | None) -> None:
-        if self._checkpointer is None:
+        checkpointer = self.deliveries.checkpointer
+        if checkpointer is None:
             return
         if error is None:
-            await self._checkpointer.flush()
+            await checkpointer.flush()
         else:
-            await self._checkpointer.flush_despite(error)
+            await checkpointer.flush_despite(error)
 
     async def watch_store(self) -> None:
-        """Raise as soon as a checkpoint can no longer be written; return if reading ends otherwise.
+        """Raise as soon as no checkpoint can be written; return if reading ends for another reason.
 
-        Another reader may already process what has been handed out.
+        Another reader may already be processing what was handed out.
 
         Raises:
             KinesisPublishersError: another reader has written a checkpoint, or the store has
@@ -260,7 +199,8 @@ class DeliveryFeed(DeliverySink):
 
     def raise_if_store_failed(self) -> None:
         """Raise as :meth:`watch_store` does if a checkpoint can no longer be written."""
-        if self._checkpointer is not None and self._checkpointer.has_failed:
+        checkpointer = self.deliveries.checkpointer
+        if checkpointer is not None and checkpointer.has_failed:
             self._raise_if_failed()
 
     def _raise_if_failed(self) -> None:
@@ -268,26 +208,22 @@ class DeliveryFeed(DeliverySink):
         if failure is not None:
             raise failure
 
-    def is_held_back(self, handed: HandedOut) -> bool:
-        """Say whether earlier records of the shard have been processed but not recorded yet."""
-        return handed.delivery.shard.key in self._held_back
-
     async def next(self) -> Item | None:
-        """Return what comes next, ``None`` after :meth:`stop`.
+        """Return the next item, ``None`` after :meth:`stop`.
 
         Raises:
             KinesisPublishersError: reading has failed.
         """
         while not self.is_stopping:
             self._raise_if_failed()
-            if self._waiting:
-                return self._waiting.popleft()
+            if self.deliveries.waiting:
+                return self.deliveries.waiting.popleft()
             self._has_news.clear()
             await self._has_news.wait()
         return None
 
     def may_continue(self, handed: HandedOut) -> bool:
-        """Say whether the next record of a delivery may be processed at this moment.
+        """Return whether the next record of a delivery may be processed now.
 
         Raises:
             ClosedError: this process was forked off.
@@ -297,7 +233,7 @@ class DeliveryFeed(DeliverySink):
         return not handed.is_cut and (self._sharing is None or self._sharing.may_deliver(key))
 
     async def permission(self, handed: HandedOut) -> bool:
-        """Wait until a delivery may be processed further; say whether it may at all.
+        """Wait until a delivery may be processed further; return whether it may at all.
 
         Raises:
             KinesisPublishersError: reading has failed, and nothing would end the wait.
@@ -308,91 +244,7 @@ class DeliveryFeed(DeliverySink):
             await self._clock.sleep(_NOTE_SECONDS)
         return not handed.is_cut
 
-    def put_back(self, item: Item) -> None:
-        """Let :meth:`next` return ``item`` once more: it has not been handled."""
-        if not (isinstance(item, Watermark) and self._waiting_watermark()):  # A later one.
-            self._waiting.appendleft(item)
-
     def stop(self) -> None:
-        """Hand out no more; what has been handed out may still be recorded."""
+        """Hand out no more items; those in progress may still be recorded."""
         self.is_stopping = True
         self._has_news.set()
-
-    def record(self, handed: HandedOut, count: int) -> None:
-        """Note that the first ``count`` records of a delivery have been processed."""
-        if count <= handed.recorded or handed.is_lost:
-            return
-        key = handed.delivery.shard.key
-        self._held_back.discard(key)
-        if self._checkpointer is not None:
-            progress = _progress_within(handed.delivery, count)
-            self._checkpointer.record(key, progress, records=count - handed.recorded)
-        handed.recorded = count
-
-    def finish(self, handed: HandedOut) -> None:
-        """Let the next delivery of the shard come; this records nothing."""
-        if handed.recorded < len(handed.delivery.batch) and not handed.is_cut:
-            self._held_back.add(handed.delivery.shard.key)
-        handed.is_done.set()
-
-    def record_end(self, end: ShardStatus, *, was_told: bool) -> None:
-        """Note that a shard has been processed to its end: it is not read again.
-
-        Args:
-            was_told: whether a hook was called for it, which then covers the records that were held
-                back. Otherwise these come again, and the end with them.
-        """
-        key = end.shard.key
-        if key in self._held_back and not was_told:
-            _LOGGER.warning(
-                "%s has ended, and its last records skipped their checkpoint: the next run reads "
-                "them again. Handle them in on_shard_end.",
-                key,
-            )
-        elif self._checkpointer is not None:
-            self._checkpointer.record(key, end.progress)
-
-    async def deliver(self, delivery: Delivery) -> None:
-        handed = HandedOut(delivery)
-        key = delivery.shard.key
-        self._in_progress[key] = handed
-        self._waiting.append(handed)
-        self._has_news.set()
-        try:
-            await handed.is_done.wait()
-        finally:
-            if self._in_progress.get(key) is handed:
-                del self._in_progress[key]
-            delivery.release()
-
-    def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
-        self._held_back.discard(shard)
-        handed = self._in_progress.get(shard)
-        if handed is not None:
-            handed.is_cut, handed.is_lost = True, is_lost
-            if handed in self._waiting:
-                self._waiting.remove(handed)
-                handed.is_done.set()
-        if is_lost:
-            for one in tuple(self._waiting):
-                if isinstance(one, ShardStatus) and one.shard.key == shard:
-                    self._waiting.remove(one)
-            self._waiting.append(Withdrawn(shard))
-            self._has_news.set()
-
-    async def hand_out_watermark(self, instant: datetime) -> None:
-        """Let :meth:`next` return a watermark once, in place of an earlier one that waits."""
-        if (waiting := self._waiting_watermark()) is not None:
-            # It may be told of now: all before it has been processed.
-            waiting.instant = instant
-        else:
-            self._waiting.append(Watermark(instant))
-            self._has_news.set()
-
-    def _waiting_watermark(self) -> Watermark | None:
-        return next((one for one in self._waiting if isinstance(one, Watermark)), None)
-
-    def observe(self, status: ShardStatus) -> None:
-        if status.progress.is_ended:
-            self._waiting.append(status)
-            self._has_news.set()

@@ -16,6 +16,7 @@ from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import call_plain, check_event_times
 from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
+from kinesis_publishers.processing.deliveries import HandedOut, Item, Watermark, Withdrawn
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
     RetryOnError,
@@ -24,7 +25,7 @@ from kinesis_publishers.processing.error_policies import (
     next_step,
     place_of,
 )
-from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, Item, Watermark, Withdrawn
+from kinesis_publishers.processing.feed import DeliveryFeed
 from kinesis_publishers.processing.signals import (
     await_closing,
     free_signals,
@@ -350,13 +351,13 @@ class RecordStream(AsyncIterator["Record"]):
     async def _next_delivery(self) -> HandedOut | None:
         self._note()
         if self._handed is not None and not self._feed.is_stopping:
-            self._feed.finish(self._handed)
+            self._feed.deliveries.finish(self._handed)
             self._handed = None
         while True:
             item = await self._feed.next()
             if isinstance(item, ShardStatus):
                 await self._tell("on_shard_end", self._on_shard_end, item.shard, item)
-                self._feed.record_end(item, was_told=self._on_shard_end is not None)
+                self._feed.deliveries.record_end(item, was_told=self._on_shard_end is not None)
             elif isinstance(item, Withdrawn):
                 await self._tell("on_shard_lost", self._on_shard_lost, item.shard, item)
             elif isinstance(item, Watermark):
@@ -377,9 +378,9 @@ class RecordStream(AsyncIterator["Record"]):
             await call_hook(name, hook, self._feed.slow_calls, subject)
         except BaseException:
             # The next call after a cancellation calls the hook again first.
-            self._feed.put_back(item)
+            self._feed.deliveries.put_back(item)
             raise
 
     def _note(self) -> None:
         if self._handed is not None:
-            self._feed.record(self._handed, self._processed)
+            self._feed.deliveries.record(self._handed, self._processed)

@@ -29,6 +29,7 @@ from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process, ScanResult
 from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
+from kinesis_publishers.processing.deliveries import HandedOut, Watermark, Withdrawn
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
     ErrorPolicy,
@@ -39,7 +40,7 @@ from kinesis_publishers.processing.error_policies import (
     next_step,
     place_of,
 )
-from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, Watermark, Withdrawn
+from kinesis_publishers.processing.feed import DeliveryFeed
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 from kinesis_publishers.tracebacks import ShortTraceback
@@ -299,21 +300,21 @@ class _Scanner:
 
     async def _handle_end(self, end: ShardStatus) -> None:
         if self._on_shard_end is None:
-            self._feed.record_end(end, was_told=False)
+            self._feed.deliveries.record_end(end, was_told=False)
             return
         name = f"on_shard_end for {end.shard}"
-        recorded = partial(self._feed.record_end, end, was_told=True)
+        recorded = partial(self._feed.deliveries.record_end, end, was_told=True)
         with self._feed.slow_calls.watching(name, end.shard.key):
             await self._threads.call(name, self._on_shard_end, end.shard, then=recorded)
 
     async def _work_through(self, handed: HandedOut) -> None:
-        batch, holds = handed.delivery.batch, self._feed.is_held_back(handed)
+        batch, holds = handed.delivery.batch, self._feed.deliveries.is_held_back(handed)
         calls = DeliveryCalls(
             self._process, batch, self._per_batch, holds, lambda: self._feed.may_continue(handed)
         )
 
         def note() -> None:
-            self._feed.record(handed, calls.processed)
+            self._feed.deliveries.record(handed, calls.processed)
 
         failures, failed_at, watching = 0, "", self._feed.slow_calls.watching
         while not (calls.is_done or self._is_stopping.is_set()):
@@ -330,7 +331,7 @@ class _Scanner:
                 failures, failed_at = failures + 1 if place == failed_at else 1, place
                 await self._settle(calls, note, error, failures)
         if calls.is_done or handed.is_cut:
-            self._feed.finish(handed)
+            self._feed.deliveries.finish(handed)
 
     async def _run_calls(self, calls: DeliveryCalls, note: Callable[[], None]) -> Exception | None:
         """Run calls in a thread; ``note`` what they have processed, even if this is cancelled."""

@@ -11,7 +11,8 @@ import pytest
 
 from kinesis_publishers.engine.sharing import SharedReading
 from kinesis_publishers.errors import DataLossError
-from kinesis_publishers.processing.feed import DeliveryFeed, Watermark
+from kinesis_publishers.processing.deliveries import Watermark
+from kinesis_publishers.processing.feed import DeliveryFeed
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -104,12 +105,12 @@ async def test_of_the_watermarks_that_wait_only_the_latest_is_handed_out() -> No
     feed = DeliveryFeed(Opening(clock), clock)
     first, second, third = (clock.now() + timedelta(seconds=one) for one in range(3))
     for instant in (first, second):
-        await feed.hand_out_watermark(instant)
+        await feed.deliveries.hand_out_watermark(instant)
     handed = await feed.next()
-    await feed.hand_out_watermark(third)
-    feed.put_back(handed)
+    await feed.deliveries.hand_out_watermark(third)
+    feed.deliveries.put_back(handed)
     assert await feed.next() == Watermark(third)
-    feed.put_back(Watermark(third))
+    feed.deliveries.put_back(Watermark(third))
     assert (handed, await feed.next()) == (Watermark(second), Watermark(third))
     following = asyncio.create_task(feed.next())
     await clock.settle()
