@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, field, frozen
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kinesis_publishers import Properties, StartingPosition
+from kinesis_publishers import Properties, ShardKey, StartingPosition
 from kinesis_publishers.config import (
     EndingPositionConfig,
     InitialPosition,
@@ -151,32 +151,34 @@ def _latest_problems(properties: Properties) -> Iterator[ConfigError]:
     if is_given and initial.position is InitialPosition.LATEST:
         key = properties.written_key(InitialPositionConfig.position)
         yield InvalidOptionError(f"{key} = LATEST begins after the last record: {advice}")
-    for shard_id, progress in initial.shards:
-        if progress.position == StartingPosition.latest():
+    for scope, position in initial.shards:
+        if position == StartingPosition.latest():
             key = properties.written_key(InitialPositionConfig.shards)
             yield InvalidOptionError(
-                f"{key}: {shard_id} begins at LATEST, after its last record: {advice}"
+                f"{key}: {scope} begins at LATEST, after its last record: {advice}"
             )
 
 
 def _order_problems(properties: Properties, bounds: BatchBounds) -> Iterator[ConfigError]:
-    if is_after(bounds.start, bounds.until):
+    start, end = bounds.starts.default, bounds.ends.default
+    if is_after(start, end):
         start_key = properties.written_key(InitialPositionConfig.position)
         end_key = properties.written_key(EndingPositionConfig.position)
         yield InvalidOptionError(
-            f"{start_key} ({bounds.start}) is later than {end_key} ({bounds.until}): a batch "
+            f"{start_key} ({start}) is later than {end_key} ({end}): a batch "
             "begins before it ends, and it ends when it is loaded at the latest"
         )
 
 
 def _shard_order_problems(properties: Properties, bounds: BatchBounds) -> Iterator[ConfigError]:
-    for shard_id in sorted(bounds.named_shards):
-        start, until = bounds.start_of(shard_id), bounds.until_of(shard_id)
+    for scope in sorted(bounds.scopes):
+        shard = ShardKey(*scope)
+        start, until = bounds.starts.of(shard), bounds.ends.of(shard)
         if start is not None and until is not None and is_after(start, until):
             start_key = properties.written_key(InitialPositionConfig.shards)
             end_key = properties.written_key(EndingPositionConfig.shards)
             yield InvalidOptionError(
-                f"{shard_id} begins ({start}, by {start_key} or the stream's) later than it ends "
+                f"{scope} begins ({start}, by {start_key} or the stream's) later than it ends "
                 f"({until}, by {end_key} or the stream's)"
             )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -58,7 +58,7 @@ from kinesis_publishers.events import EventSink, ignore_event, log_event
 from kinesis_publishers.leases.assigners import AllShards
 from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.metrics.sinks import open_event_sink
-from kinesis_publishers.model import Shard, ShardProgress, StartingPosition, StreamIdentity
+from kinesis_publishers.model import Positions, Shard, StartingPosition, StreamIdentity
 from kinesis_publishers.progress.checkpointer import Checkpointer, KeptProgress
 from kinesis_publishers.progress.single_reader import SingleReader
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
@@ -73,8 +73,7 @@ class Services:
 
     Attributes:
         streams: what to read: names or ARNs.
-        initial_position: where a stream begins that was not read before; LATEST is not pinned yet.
-        initial_shards: the same for single shards, by shard id; these take precedence.
+        initial: where what was not read before begins; LATEST is not pinned yet.
         polling: makes polling publishers, for looking at a shard with any ``factory``.
         pool: the budget of all shards together.
         clock: corrected by the service's.
@@ -83,8 +82,7 @@ class Services:
     """
 
     streams: tuple[str, ...]
-    initial_position: StartingPosition
-    initial_shards: Mapping[str, ShardProgress]
+    initial: Positions
     factory: RecordPublisherFactory
     polling: PollingRecordPublisherFactory
     discovery: ShardDiscovery
@@ -154,7 +152,6 @@ async def open_services(
         is_polling = factory_class is type(polling)
         made = polling if is_polling else factory_class.from_properties(properties, context)
         factory = checked(made, factory_class, RecordPublisherFactory)  # type: ignore[type-abstract]
-        initial = InitialPositionConfig.from_properties(properties)
         pending = PendingConfig.from_properties(properties)
         pool = PendingPool(
             max_records=pending.max_records, max_bytes=pending.max_bytes, events=sink
@@ -162,8 +159,7 @@ async def open_services(
         try:
             yield Services(
                 streams=tuple(stream.reference for stream in streams.streams),
-                initial_position=initial.start,
-                initial_shards=dict(initial.shards),
+                initial=InitialPositionConfig.from_properties(properties).positions,
                 factory=factory,
                 polling=polling,
                 discovery=discovery,

@@ -46,7 +46,7 @@ class Options(TypedDict, total=False):
     stream_initpos_timestamp_format: str | None
     """The SimpleDateFormat pattern of the timestamp; without a zone it is UTC."""
     stream_initpos_shards: str | None
-    """JSON with a position per shard, for a stream that was not read before."""
+    """JSON with positions of single shards, or of streams by name or ARN."""
     region: str | None
     """The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain."""
     endpoint: str | None

@@ -32,8 +32,7 @@ from kinesis_publishers.config.sections.leases import (
     shards_of,
 )
 from kinesis_publishers.config.sections.positions import (
-    EndingPositionConfig,
-    InitialPositionConfig,
+    POSITION_SECTIONS,
     position_problems,
     unused_instants,
 )
@@ -83,7 +82,7 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *stream_problems,
         *position_problems(lookup),
         *_fan_out_problems(lookup, streams),
-        *_positions_of_several_streams(lookup, streams),
+        *_positions_of_streams(lookup, streams),
         *(problem for one in option_sets() for rule in one.rules for problem in rule(lookup)),
         *_other_regions(lookup, streams),
         *_limits_of_aws(lookup),
@@ -137,18 +136,24 @@ def _limits_of_aws(lookup: Lookup) -> Iterator[ConfigError]:
         )
 
 
-def _positions_of_several_streams(
+def _positions_of_streams(
     lookup: Lookup, streams: Sequence[StreamSelector]
 ) -> Iterator[ConfigError]:
-    if len(streams) < 2:
-        return
-    for section, verb in ((InitialPositionConfig, "begin"), (EndingPositionConfig, "end")):
-        option = section.shards
-        if lookup.get(option):
-            yield InvalidOptionError(
-                f"{lookup.written_key(option)} has positions by shard id, which is not unique in "
-                f"{len(streams)} streams: read each stream on its own, or {verb} at a timestamp"
-            )
+    configured = {name for one in streams for name in (one.name, one.arn)}
+    for section in POSITION_SECTIONS:
+        key = lookup.written_key(section.shards)
+        for name in sorted({scope.stream for scope, _ in lookup.get(section.shards)}):
+            if not name and len(streams) > 1:
+                yield InvalidOptionError(
+                    f"{key} has positions by shard id, which is not unique in {len(streams)} "
+                    f'streams: put those of each stream below its name: {{"{streams[0].name}": '
+                    '{"shardId-...": {...}}}'
+                )
+            elif name and streams and name not in configured:
+                yield InvalidOptionError(
+                    f"{key} has positions of {name}, which {StreamsConfig.names.full_key} does not "
+                    "name so"
+                )
 
 
 def _fan_out_problems(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:

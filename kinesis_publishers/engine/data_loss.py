@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -194,11 +194,11 @@ class DataLossGuard:
             until=now - retention,
         )
 
-    def check_named(self, named: Iterable[str], listed: Sequence[Shard]) -> None:
-        """Report the shards that the options name by their ids, and that streams do not list."""
+    def check_named(self, stream_arn: str, named: Iterable[str], listed: Collection[Shard]) -> None:
+        """Report the shards that the options name and the stream does not list."""
         for shard_id in sorted({*named} - {shard.shard_id for shard in listed}) if listed else ():
             self.report(
-                ShardKey(listed[0].stream_arn, shard_id),
+                ShardKey(stream_arn, shard_id),
                 "the options give a position for this shard, but no stream lists it: it has left "
                 "the retention, there is none yet, or its name is misspelt.",
                 kind=DataLossError,

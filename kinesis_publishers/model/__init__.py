@@ -7,8 +7,10 @@ from kinesis_publishers.model.checkpoints import CheckpointVersion as Checkpoint
 from kinesis_publishers.model.checkpoints import CheckpointWrite as CheckpointWrite
 from kinesis_publishers.model.checkpoints import Lease as Lease
 from kinesis_publishers.model.checkpoints import StoredCheckpoint as StoredCheckpoint
+from kinesis_publishers.model.positions import Positions as Positions
 from kinesis_publishers.model.positions import PositionType as PositionType
 from kinesis_publishers.model.positions import RangeSize as RangeSize
+from kinesis_publishers.model.positions import Scope as Scope
 from kinesis_publishers.model.positions import SequenceNumber as SequenceNumber
 from kinesis_publishers.model.positions import ShardProgress as ShardProgress
 from kinesis_publishers.model.positions import ShardRange as ShardRange

@@ -5,11 +5,11 @@ Everything here is pure: no clock, no service, no stored state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import total_ordering
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import Factory, evolve, field, frozen
 
@@ -138,6 +138,62 @@ class StartingPosition:
         if self.timestamp is not None:
             return f"{self.type.value} {self.timestamp.isoformat()}"
         return self.type.value
+
+
+class Scope(NamedTuple):
+    """What a position is for: a shard, or all shards of a stream.
+
+    Attributes:
+        stream: the name or the ARN of a stream; empty for the only one.
+        shard_id: empty for all shards of the stream.
+    """
+
+    stream: str = ""
+    shard_id: str = ""
+
+    def __str__(self) -> str:
+        return "/".join(filter(None, self))
+
+
+@frozen
+class Positions:
+    """A position for everything, and others for single streams and shards.
+
+    Attributes:
+        default: the position of what has no other.
+        own: what takes precedence, a shard's before that of its stream; ``None`` is the end of a
+            shard.
+    """
+
+    default: StartingPosition
+    own: Mapping[Scope, StartingPosition | None] = field(factory=dict)
+
+    def of(self, shard: ShardKey) -> StartingPosition | None:
+        """Return the position of a shard, ``None`` for its end."""
+        for shard_id in (shard.shard_id, ""):
+            for stream in (shard.stream_arn, shard.stream_name, ""):
+                if (scope := Scope(stream, shard_id)) in self.own:
+                    return self.own[scope]
+        return self.default
+
+    def of_stream(self, stream_arn: str) -> StartingPosition:
+        """Return the position of the shards of a stream that have none of their own."""
+        return self.of(ShardKey(stream_arn, "")) or self.default
+
+    def of_shards(self, stream_arn: str) -> dict[str, StartingPosition | None]:
+        """Return the positions of the shards of a stream that have their own, by shard id."""
+        streams = ("", stream_arn, ShardKey(stream_arn, "").stream_name)
+        named = [one.shard_id for one in self.own if one.shard_id and one.stream in streams]
+        return {shard_id: self.of(ShardKey(stream_arn, shard_id)) for shard_id in named}
+
+    def moved(self, move: Callable[[StartingPosition], StartingPosition]) -> Positions:
+        """Return the same with each position moved; the ends of shards stay."""
+        own = {scope: one and move(one) for scope, one in self.own.items()}
+        return Positions(move(self.default), own)
+
+    def __iter__(self) -> Iterator[StartingPosition]:
+        yield self.default
+        yield from filter(None, self.own.values())
 
 
 def resume_after(processed: SequenceNumber) -> StartingPosition:

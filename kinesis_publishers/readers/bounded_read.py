@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
@@ -22,7 +22,14 @@ from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.errors import InvalidOptionError, PositionTrimmedError
 from kinesis_publishers.events import EventSink
-from kinesis_publishers.model import Shard, ShardKey, ShardProgress, ShardRange, StartingPosition
+from kinesis_publishers.model import (
+    Positions,
+    Scope,
+    Shard,
+    ShardKey,
+    ShardRange,
+    StartingPosition,
+)
 from kinesis_publishers.readers.range_ends.last_record import PolledPages, TipSearch
 from kinesis_publishers.readers.range_reader import RangePublishers
 from kinesis_publishers.tasks import TaskScope
@@ -97,25 +104,24 @@ class _BatchPlan:
             async with turns:
                 found[shard.key] = await self._range_of(shard, bounds)
 
-        shards = await self._list_shards(streams, bounds)
-        self._data_loss.check_named(bounds.named_shards, shards)
+        listed = [shard for arn in streams for shard in await self._list_shards(arn, bounds)]
         async with TaskScope() as scope:
-            for shard in shards:
-                if narrowing.needs_shard(shard) and not bounds.is_empty(shard.shard_id):
+            for shard in listed:
+                if narrowing.needs_shard(shard) and not bounds.is_empty(shard.key):
                     scope.spawn(look(shard), name=f"find the end of {shard}")
         keys = sorted(found, key=lambda key: (streams.index(key.stream_arn), key.shard_id))
         return [one for key in keys if (one := found[key]) is not None]
 
-    async def _list_shards(self, streams: Sequence[str], bounds: BatchBounds) -> list[Shard]:
-        shards: list[Shard] = []
-        for arn in streams:
-            listed = await self._discovery.list_shards(arn, since=bounds.listed_since)
-            self._assigner.check_listing(listed)
-            shards += filter(self._assigner.reads, listed)
+    async def _list_shards(self, stream_arn: str, bounds: BatchBounds) -> list[Shard]:
+        since = bounds.listed_since(stream_arn)
+        listed = await self._discovery.list_shards(stream_arn, since=since)
+        self._assigner.check_listing(listed)
+        shards = list(filter(self._assigner.reads, listed))
+        self._data_loss.check_named(stream_arn, bounds.named_shards(stream_arn), shards)
         return shards
 
     async def _range_of(self, shard: Shard, bounds: BatchBounds) -> ShardRange | None:
-        start, until = bounds.start_of(shard.shard_id), bounds.until_of(shard.shard_id)
+        start, until = bounds.starts.of(shard.key), bounds.ends.of(shard.key)
         assert start is not None, "an empty range is not searched"
         whole = ShardRange(shard=shard.key, start=start, end=None)
         if until is None:
@@ -196,17 +202,13 @@ class BatchBounds:
     another one ends continues without a gap and without repeating a record.
 
     Attributes:
-        start: where shards begin.
-        until: before which position they end.
-        shard_starts: the same as ``start`` for single shards, by shard id; ``None`` reads nothing.
-        shard_untils: the same as ``until`` for single shards; ``None`` is the end of the shard.
+        starts: where shards begin; nothing is read of one that begins at its end.
+        ends: before which positions they end.
         loaded_at: the instant that LATEST means, by this machine's clock.
     """
 
-    start: StartingPosition
-    until: StartingPosition
-    shard_starts: Mapping[str, StartingPosition | None] = field(factory=dict)
-    shard_untils: Mapping[str, StartingPosition | None] = field(factory=dict)
+    starts: Positions
+    ends: Positions
     loaded_at: datetime | None = field(default=None, eq=False)
 
     @classmethod
@@ -218,19 +220,15 @@ class BatchBounds:
                 TRIM_HORIZON.
             loaded_at: the instant that LATEST means, and the latest possible end.
         """
-        initial = InitialPositionConfig.from_properties(properties)
-        ends = EndingPositionConfig.from_properties(properties)
         loaded_at = _next_millisecond(loaded_at)
-        latest = StartingPosition.at_timestamp(loaded_at)
+        initial = InitialPositionConfig.from_properties(properties)
+        start = _later(StartingPosition.trim_horizon(), initial.timestamp)
+        starts = evolve(initial.positions, default=start)
+        ends = EndingPositionConfig.from_properties(properties).positions
         return cls(
-            start=_later(StartingPosition.trim_horizon(), initial.timestamp),
-            until=_earlier(latest, ends.timestamp),
-            shard_starts={name: _position(one, loaded_at) for name, one in initial.shards},
+            starts=starts.moved(lambda one: one.pinned(loaded_at)),
             # What has not arrived yet would be in one action and not in the one before it.
-            shard_untils={
-                shard_id: (end := _position(one, loaded_at)) and _earlier(end, loaded_at)
-                for shard_id, one in ends.shards
-            },
+            ends=ends.moved(lambda one: _earlier(one.pinned(loaded_at), loaded_at)),
             loaded_at=loaded_at,
         )
 
@@ -241,29 +239,25 @@ class BatchBounds:
         return self.from_properties(properties, loaded_at=self.loaded_at + skew)
 
     @property
-    def named_shards(self) -> frozenset[str]:
-        """The ids of the shards that have positions of their own."""
-        return frozenset((*self.shard_starts, *self.shard_untils))
+    def scopes(self) -> frozenset[Scope]:
+        """The shards and streams that have positions of their own."""
+        return frozenset((*self.starts.own, *self.ends.own))
+
+    def named_shards(self, stream_arn: str) -> frozenset[str]:
+        """Return the ids of the shards of a stream that have positions of their own."""
+        return frozenset((*self.starts.of_shards(stream_arn), *self.ends.of_shards(stream_arn)))
 
     @property
     def settled_at(self) -> datetime:
         """When everything that arrived before the end can be read."""
-        ends = (self.until, *self.shard_untils.values())
-        instants = [one.timestamp for one in ends if one is not None and one.timestamp]
+        instants = [one.timestamp for one in self.ends if one.timestamp]
         return max(instants, default=_EPOCH) + _VISIBLE_AFTER
 
-    @property
-    def listed_since(self) -> datetime | None:
-        """The instant before which closed shards are of no interest; ``None`` if all are."""
-        return None if self.named_shards else self.start.timestamp
-
-    def start_of(self, shard_id: str) -> StartingPosition | None:
-        """Return where a shard begins, ``None`` if nothing of it is read."""
-        return self.shard_starts.get(shard_id, self.start)
-
-    def until_of(self, shard_id: str) -> StartingPosition | None:
-        """Return before which position a shard ends, ``None`` for its very end."""
-        return self.shard_untils.get(shard_id, self.until)
+    def listed_since(self, stream_arn: str) -> datetime | None:
+        """Return the instant before which closed shards do not matter; ``None`` if all do."""
+        if self.named_shards(stream_arn):
+            return None
+        return self.starts.of_stream(stream_arn).timestamp
 
     def narrowed(self, narrowing: Narrowing) -> BatchBounds:
         """Return bounds within these that hold every record that is needed.
@@ -276,19 +270,13 @@ class BatchBounds:
         highest = _shifted(narrowing.arrived_until, _SLACK)
         return evolve(
             self,
-            start=_later(self.start, lowest),
-            until=_earlier(self.until, highest),
-            shard_starts={
-                key: one and _later(one, lowest) for key, one in self.shard_starts.items()
-            },
-            shard_untils={
-                key: one and _earlier(one, highest) for key, one in self.shard_untils.items()
-            },
+            starts=self.starts.moved(lambda one: _later(one, lowest)),
+            ends=self.ends.moved(lambda one: _earlier(one, highest)),
         )
 
-    def is_empty(self, shard_id: str) -> bool:
+    def is_empty(self, shard: ShardKey) -> bool:
         """Say whether nothing of a shard is read."""
-        start, until = self.start_of(shard_id), self.until_of(shard_id)
+        start, until = self.starts.of(shard), self.ends.of(shard)
         return start is None or (until is not None and not _is_before(start, until))
 
 
@@ -318,10 +306,6 @@ def _earlier(position: StartingPosition, instant: datetime | None) -> StartingPo
     if instant is None or position.timestamp is None:
         return position
     return position if position.timestamp <= instant else StartingPosition.at_timestamp(instant)
-
-
-def _position(progress: ShardProgress, latest: datetime) -> StartingPosition | None:
-    return None if progress.is_ended else progress.position.pinned(latest)
 
 
 def is_after(start: StartingPosition, until: StartingPosition) -> bool:

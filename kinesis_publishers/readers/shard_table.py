@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -27,12 +27,14 @@ from kinesis_publishers.model import (
     Shard,
     ShardKey,
     ShardProgress,
+    StartingPosition,
     StreamIdentity,
     StreamProgress,
 )
 
 _LOGGER = logging.getLogger(__name__)
 
+_ENDED = ShardProgress(position=StartingPosition.trim_horizon(), is_ended=True)
 
 TakeOver: TypeAlias = (
     "Callable[[Mapping[str, StreamIdentity]], Awaitable[dict[str, StreamProgress]]]"
@@ -82,8 +84,8 @@ class ShardTable:
         self.latest_at: datetime | None = None
         self.left: dict[ShardKey, ShardProgress] = {}
         self._left_out: dict[str, StreamProgress] = {}
-        # All shards of the streams that were not read before.
-        self._begun: list[Shard] = []
+        # All shards of the streams that were not read before, by ARN.
+        self._begun: dict[str, Sequence[Shard]] = {}
 
     def renewed(self) -> ShardTable:
         """Return one that is not prepared, and continues where this one is."""
@@ -109,10 +111,11 @@ class ShardTable:
         for identity in self.identities.values():
             await self._prepare_stream(identity, now)
             self._report_prepared(identity.arn, now)
-        initial = self._services.initial_shards
-        named = [key for key, one in initial.items() if not one.is_ended]
         # A stream that was read before has its own positions.
-        self._services.data_loss.check_named(named, self._begun)
+        for arn, listed in self._begun.items():
+            named = self._services.initial.of_shards(arn)
+            unread = [shard_id for shard_id, position in named.items() if position is not None]
+            self._services.data_loss.check_named(arn, unread, listed)
 
     def _report_prepared(self, stream_arn: str, now: datetime) -> None:
         shards = sum(key.stream_arn == stream_arn for key in self.progress)
@@ -120,7 +123,8 @@ class ShardTable:
         self._services.events(
             StreamPrepared(stream_arn=stream_arn, shards=shards, is_resumed=is_resumed)
         )
-        start = "where they were left" if is_resumed else str(self._services.initial_position)
+        initial = self._services.initial.of_stream(stream_arn)
+        start = "where they were left" if is_resumed else str(initial)
         if start == PositionType.LATEST.value:
             self.latest_at = now
             start += f" ({now:%Y-%m-%d %H:%M:%S} UTC)"
@@ -192,17 +196,20 @@ class ShardTable:
         )
 
     async def _begin_stream(self, identity: StreamIdentity, now: datetime) -> None:
-        services = self._services
-        initial = pinned_progress(ShardProgress(position=services.initial_position), now)
+        services, arn = self._services, identity.arn
+        initial = pinned_progress(ShardProgress(position=services.initial.of_stream(arn)), now)
+        named = services.initial.of_shards(arn)
         # With positions for single shards, closed ones may be among them: list everything.
-        since = None if services.initial_shards else initial.position.timestamp
-        listed = await services.discovery.list_shards(identity.arn, since=since)
+        since = None if named else initial.position.timestamp
+        listed = await services.discovery.list_shards(arn, since=since)
         services.assigner.check_listing(listed)
-        self._begun += listed
+        self._begun[arn] = listed
         known = {
-            shard.key: pinned_progress(services.initial_shards[shard.shard_id], now)
+            shard.key: _ENDED
+            if (position := named[shard.shard_id]) is None
+            else pinned_progress(ShardProgress(position=position), now)
             for shard in listed
-            if shard.shard_id in services.initial_shards
+            if shard.shard_id in named
         }
         self._add_listed(listed, initial=initial, known=known)
 

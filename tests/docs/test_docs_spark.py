@@ -57,7 +57,7 @@ def test_the_options_of_every_block_are_accepted(block: str) -> None:
     loaded_at = datetime(2026, 7, 1, tzinfo=UTC)
     bounds = checked_bounds(properties, loaded_at=loaded_at)
     has_ending = any("ending" in key or "endpos" in key for key in options_in(block))
-    assert has_ending == (bounds.until.timestamp != loaded_at or bool(bounds.named_shards))
+    assert has_ending == (bounds.ends.default.timestamp != loaded_at or bool(bounds.scopes))
 
 
 def test_the_configuration_that_the_page_names_is_spark_s() -> None:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
 from kinesis_publishers.config.parsers import Choice, Scalar, Text
 from kinesis_publishers.config.timestamps import DEFAULT_FORMAT, TimestampPattern, parse_timestamp
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
+from kinesis_publishers.model import (
+    Positions,
+    PositionType,
+    Scope,
+    SequenceNumber,
+    StartingPosition,
+)
+from kinesis_publishers.model.sources import STREAM_NAME, source_of
 
-if TYPE_CHECKING:
-    from kinesis_publishers.model import ShardProgress, StartingPosition
-
-ShardPositions: TypeAlias = "tuple[tuple[str, ShardProgress], ...]"
+ScopedPositions: TypeAlias = "tuple[tuple[Scope, StartingPosition | None], ...]"
 
 _AT_TIMESTAMP: Final = "AT_TIMESTAMP"
-_TRIM_HORIZON: Final = "TRIM_HORIZON"
 _SHARD_END: Final = "SHARD_END"
-_SHARD_ID: Final = r"[a-zA-Z0-9_.-]{1,128}"
+_SHARD_PREFIX: Final = "shardId-"
+_SHARD_ID: Final = rf"{_SHARD_PREFIX}[a-zA-Z0-9_.-]{{1,120}}"
 _SEQUENCE_NUMBER: Final = r"0|[1-9][0-9]{0,128}"
 # Of the year 9999, with which calendars end.
 _LAST_MILLISECOND: Final = 253_402_300_799_999
@@ -42,64 +47,98 @@ class EndingPosition(Enum):
     AT_TIMESTAMP = "AT_TIMESTAMP"
 
 
-class _ShardPositionsParser:
+class _PositionsParser:
     """Parses ``{"shardId-...": {"iteratorType": ..., "iteratorPosition": ...}}``.
 
-    It is the JSON text that other Spark connectors for Kinesis write.
+    It is the JSON text that other Spark connectors for Kinesis write. The positions of one of
+    several streams stand below its name or ARN, where one position may stand for all its shards.
     """
 
     accepts = (
         'JSON such as {"shardId-000000000000": {"iteratorType": "AFTER_SEQUENCE_NUMBER", '
-        '"iteratorPosition": "495..."}}, with milliseconds since 1970 for AT_TIMESTAMP'
+        '"iteratorPosition": "495..."}}, with milliseconds since 1970 for AT_TIMESTAMP; of several '
+        'streams {"orders": {"shardId-...": {...}}, "clicks": "TRIM_HORIZON"}'
     )
 
-    def __call__(self, value: Scalar) -> ShardPositions:
+    def __call__(self, value: Scalar) -> ScopedPositions:
         import orjson
 
         document = orjson.loads(str(value))
         if not isinstance(document, dict):
             raise ValueError("not an object")
-        # An offset that was copied from another connector has "metadata" next to the shards.
-        return tuple(
-            (shard_id, _parse_position(shard_id, position))
-            for shard_id, position in sorted(document.items())
-            if shard_id != "metadata"
-        )
+        return tuple(sorted(_positions_in(document), key=lambda one: one[0]))
 
 
-def _parse_position(shard_id: str, position: object) -> ShardProgress:
-    if not isinstance(position, dict) or not re.fullmatch(_SHARD_ID, shard_id):
+def _positions_in(document: Mapping[str, Any]) -> Iterator[tuple[Scope, StartingPosition | None]]:
+    for name, value in document.items():
+        if name.startswith(_SHARD_PREFIX):
+            yield _shard_position("", name, value)
+        elif isinstance(value, dict) and "iteratorType" not in value:
+            # An offset that was copied from another connector has "metadata" next to the shards.
+            if name != "metadata" or any(one.startswith(_SHARD_PREFIX) for one in value):
+                _check_stream(name)
+                yield from (_shard_position(name, one, value[one]) for one in value)
+        else:
+            _check_stream(name)
+            position = _parse_position({"iteratorType": value} if isinstance(value, str) else value)
+            if position is None or position.sequence_number is not None:
+                raise ValueError("not a position of all shards")
+            yield Scope(name), position
+
+
+def _check_stream(name: str) -> None:
+    if not (source_of(name) or re.fullmatch(STREAM_NAME, name)):
+        raise ValueError("not a stream")
+
+
+def _shard_position(
+    stream: str, shard_id: str, position: object
+) -> tuple[Scope, StartingPosition | None]:
+    if not re.fullmatch(_SHARD_ID, shard_id):
+        raise ValueError("not a shard")
+    return Scope(stream, shard_id), _parse_position(position)
+
+
+def _parse_position(position: object) -> StartingPosition | None:
+    """Return what one position says, ``None`` for the end of the shard."""
+    if not isinstance(position, dict):
         raise ValueError("not a position")
-    # Imported here, for most configurations name no shard and need no model.
-    from kinesis_publishers.model import (
-        PositionType,
-        SequenceNumber,
-        ShardProgress,
-        StartingPosition,
-    )
-
     name = str(position.get("iteratorType")).upper()
     if name == _SHARD_END:
-        return ShardProgress(position=StartingPosition.trim_horizon(), is_ended=True)
+        return None
     kind = PositionType(name)
     if kind in {PositionType.TRIM_HORIZON, PositionType.LATEST}:
-        return ShardProgress(position=StartingPosition(kind))
+        return StartingPosition(kind)
     marker = str(position.get("iteratorPosition", ""))
     if not re.fullmatch(_SEQUENCE_NUMBER, marker):
         raise ValueError("not a sequence number")
     if kind is not PositionType.AT_TIMESTAMP:
-        return ShardProgress(position=StartingPosition(kind, SequenceNumber(marker)))
+        return StartingPosition(kind, SequenceNumber(marker))
     if int(marker) > _LAST_MILLISECOND:
         raise ValueError("beyond all calendars")
-    instant = datetime.fromtimestamp(int(marker) / 1000, UTC)
-    return ShardProgress(position=StartingPosition.at_timestamp(instant))
+    return StartingPosition.at_timestamp(datetime.fromtimestamp(int(marker) / 1000, UTC))
+
+
+def _timestamp_text(key: str, meaning: str) -> Option[str | None]:
+    accepts = f"a date as {key}.timestamp.format describes, or epoch seconds"
+    doc = f"{meaning}: a date in the format below, epoch seconds, or ISO-8601."
+    return Option(key=f"{key}.timestamp", parser=Text(accepts=accepts), doc=doc)
+
+
+def _timestamp_format(key: str) -> Option[str]:
+    return Option(
+        key=f"{key}.timestamp.format",
+        parser=TimestampPattern(),
+        default=DEFAULT_FORMAT,
+        doc="The SimpleDateFormat pattern of the timestamp; without a zone it is UTC.",
+    )
 
 
 class InitialPositionConfig(Section, section="Source"):
     """Where to begin in a stream that was not read before.
 
     ``timestamp`` is the instant of AT_TIMESTAMP in UTC, and ``None`` for the other kinds.
-    ``shards`` are the positions of single shards, by shard id, which take precedence.
+    ``shards`` are the positions of single streams and shards, which take precedence.
     """
 
     verb: ClassVar[str] = "begins"
@@ -109,39 +148,32 @@ class InitialPositionConfig(Section, section="Source"):
         default=InitialPosition.LATEST,
         doc="Where to begin in a stream that was not read before.",
     )
-    timestamp_text: ClassVar[Option[str | None]] = Option(
-        key="stream.initpos.timestamp",
-        parser=Text(
-            accepts="a date as stream.initpos.timestamp.format describes, or epoch seconds"
-        ),
-        doc="The instant of AT_TIMESTAMP: a date in the format below, epoch seconds, or ISO-8601.",
+    timestamp_text: ClassVar[Option[str | None]] = _timestamp_text(
+        "stream.initpos", "The instant of AT_TIMESTAMP"
     )
-    timestamp_format: ClassVar[Option[str]] = Option(
-        key="stream.initpos.timestamp.format",
-        parser=TimestampPattern(),
-        default=DEFAULT_FORMAT,
-        doc="The SimpleDateFormat pattern of the timestamp; without a zone it is UTC.",
-    )
+    timestamp_format: ClassVar[Option[str]] = _timestamp_format("stream.initpos")
     timestamp: Derived[datetime | None] = Derived(
         lambda lookup: _instant(lookup, InitialPositionConfig)
     )
-    shards: Option[ShardPositions] = Option(
+    shards: Option[ScopedPositions] = Option(
         key="stream.initpos.shards",
-        parser=_ShardPositionsParser(),
+        parser=_PositionsParser(),
         default=(),
         namespace=Namespace.OURS,
-        doc="JSON with a position per shard, for a stream that was not read before; the others "
-        "begin at stream.initpos. A shard that is not listed is an error (failondataloss).",
+        doc="JSON with positions of single shards, or of streams by name or ARN, that were not "
+        "read before; the others begin at stream.initpos. A shard that is not listed is an error "
+        "(failondataloss).",
     )
 
     @property
     def start(self) -> StartingPosition:
         """The position of a stream; LATEST is not pinned yet."""
-        from kinesis_publishers.model import PositionType, StartingPosition
+        return _position_of(self.position, self.timestamp)
 
-        if self.timestamp is not None:
-            return StartingPosition.at_timestamp(self.timestamp)
-        return StartingPosition(PositionType(self.position.value))
+    @property
+    def positions(self) -> Positions:
+        """The positions of all streams and shards."""
+        return Positions(self.start, dict(self.shards))
 
 
 class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
@@ -158,51 +190,57 @@ class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
         doc="Where a batch read ends. LATEST is the instant at which the DataFrame is loaded. "
         "Only spark.read has an end: all other readers refuse these options.",
     )
-    timestamp_text: ClassVar[Option[str | None]] = Option(
-        key="stream.endpos.timestamp",
-        parser=Text(accepts="a date as stream.endpos.timestamp.format describes, or epoch seconds"),
-        doc="The instant of AT_TIMESTAMP, itself not included: a date in the format below, epoch "
-        "seconds, or ISO-8601.",
+    timestamp_text: ClassVar[Option[str | None]] = _timestamp_text(
+        "stream.endpos", "The instant of AT_TIMESTAMP, itself not included"
     )
-    timestamp_format: ClassVar[Option[str]] = Option(
-        key="stream.endpos.timestamp.format",
-        parser=TimestampPattern(),
-        default=DEFAULT_FORMAT,
-        doc="The SimpleDateFormat pattern of the timestamp; without a zone it is UTC.",
-    )
+    timestamp_format: ClassVar[Option[str]] = _timestamp_format("stream.endpos")
     timestamp: Derived[datetime | None] = Derived(
         lambda lookup: _instant(lookup, EndingPositionConfig)
     )
-    shards: Option[ShardPositions] = Option(
+    shards: Option[ScopedPositions] = Option(
         key="stream.endpos.shards",
-        parser=_ShardPositionsParser(),
+        parser=_PositionsParser(),
         default=(),
-        doc="JSON with a position per shard: the records before it are read. The other shards end "
-        "at stream.endpos.",
+        doc="JSON with positions of single shards, or of streams by name or ARN: the records "
+        "before them are read. The others end at stream.endpos.",
     )
 
+    @property
+    def positions(self) -> Positions:
+        """The positions of all streams and shards."""
+        return Positions(_position_of(self.position, self.timestamp), dict(self.shards))
 
-Positions: TypeAlias = type[InitialPositionConfig] | type[EndingPositionConfig]
-_POSITIONS: Final[tuple[Positions, ...]] = (InitialPositionConfig, EndingPositionConfig)
+
+def _position_of(
+    kind: InitialPosition | EndingPosition, timestamp: datetime | None
+) -> StartingPosition:
+    if timestamp is not None:
+        return StartingPosition.at_timestamp(timestamp)
+    return StartingPosition(PositionType(kind.value))
+
+
+PositionSection: TypeAlias = type[InitialPositionConfig] | type[EndingPositionConfig]
+POSITION_SECTIONS: Final = (InitialPositionConfig, EndingPositionConfig)
 
 
 def position_problems(lookup: Lookup) -> Iterator[ConfigError]:
     """Yield what is wrong with the positions."""
-    for section in _POSITIONS:
+    for section in POSITION_SECTIONS:
         yield from _instant_problems(lookup, section)
     option = EndingPositionConfig.shards
-    for shard_id, end in lookup.get(option):
-        if end.position.type.value == _TRIM_HORIZON and not end.is_ended:
+    for scope, end in lookup.get(option):
+        if end is not None and end.type is PositionType.TRIM_HORIZON:
+            column = "shardId" if scope.shard_id else "streamName"
             yield InvalidOptionError(
-                f"{lookup.written_key(option)}: {shard_id} ends at TRIM_HORIZON, where it begins: "
-                "nothing of it would be read. Leave the shard out with a filter on shardId, or "
-                "name another position"
+                f"{lookup.written_key(option)}: {scope} ends at TRIM_HORIZON, where it begins: "
+                f"nothing of it would be read. Leave it out with a filter on {column}, or name "
+                "another position"
             )
 
 
 def unused_instants(lookup: Lookup) -> Iterator[tuple[Option[str] | Option[str | None], str]]:
     """Yield the options of instants that have no effect, each with the reason."""
-    for section in _POSITIONS:
+    for section in POSITION_SECTIONS:
         if not _is_instant(lookup, section):
             position = _kind(lookup, section)
             reason = f"{lookup.written_key(section.position)} is {position}"
@@ -210,11 +248,11 @@ def unused_instants(lookup: Lookup) -> Iterator[tuple[Option[str] | Option[str |
             yield section.timestamp_format, reason
 
 
-def _instant(lookup: Lookup, section: Positions) -> datetime | None:
+def _instant(lookup: Lookup, section: PositionSection) -> datetime | None:
     return _parse(lookup, section) if _is_instant(lookup, section) else None
 
 
-def _instant_problems(lookup: Lookup, section: Positions) -> Iterator[ConfigError]:
+def _instant_problems(lookup: Lookup, section: PositionSection) -> Iterator[ConfigError]:
     """Yield what is wrong with an instant, and with one that has no effect."""
     is_given = lookup.is_given(section.timestamp_text)
     if _is_instant(lookup, section) and not is_given:
@@ -236,16 +274,16 @@ def _instant_problems(lookup: Lookup, section: Positions) -> Iterator[ConfigErro
             yield error
 
 
-def _is_instant(lookup: Lookup, section: Positions) -> bool:
+def _is_instant(lookup: Lookup, section: PositionSection) -> bool:
     return _kind(lookup, section) == _AT_TIMESTAMP
 
 
-def _kind(lookup: Lookup, section: Positions) -> str:
+def _kind(lookup: Lookup, section: PositionSection) -> str:
     option: Option[Any] = section.position
     return str(lookup.get(option).value)
 
 
-def _parse(lookup: Lookup, section: Positions) -> datetime | None:
+def _parse(lookup: Lookup, section: PositionSection) -> datetime | None:
     text = lookup.get(section.timestamp_text)
     if text is None:
         return None
@@ -260,7 +298,7 @@ PositionParts: TypeAlias = "list[tuple[Option[Any], Scalar]]"
 _DATE: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*"
 
 
-def at_timestamp(section: Positions, instant: Scalar) -> PositionParts:
+def at_timestamp(section: PositionSection, instant: Scalar) -> PositionParts:
     """Return the options for a position at ``instant``."""
     return [
         (section.position, InitialPosition.AT_TIMESTAMP.value),
@@ -268,7 +306,7 @@ def at_timestamp(section: Positions, instant: Scalar) -> PositionParts:
     ]
 
 
-def parts_of_position(section: Positions, value: Scalar) -> PositionParts:
+def parts_of_position(section: PositionSection, value: Scalar) -> PositionParts:
     """Return the options that one text for a position stands for.
 
     It is a name, a date, AT_TIMESTAMP with a date, or JSON.
@@ -287,7 +325,7 @@ def parts_of_position(section: Positions, value: Scalar) -> PositionParts:
     return [(section.position, value)]
 
 
-def _from_json(section: Positions, text: str) -> PositionParts:
+def _from_json(section: PositionSection, text: str) -> PositionParts:
     import orjson
 
     try:

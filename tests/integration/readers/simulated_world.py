@@ -17,6 +17,7 @@ from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.slow_calls import SlowCalls
+from kinesis_publishers.model import Positions
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.testing.local_kinesis import Limits
 from kinesis_publishers.testing.local_kinesis.in_process import (
@@ -89,8 +90,7 @@ class SimulatedWorld:
         discovery = ShardDiscovery(self.control_plane, config, self.clock)
         return Services(
             streams=(STREAM,),
-            initial_position=StartingPosition.trim_horizon(),
-            initial_shards={},
+            initial=Positions(StartingPosition.trim_horizon()),
             factory=publisher_factory_class(properties).from_properties(properties, context),
             polling=PollingRecordPublisherFactory.from_properties(properties, context),
             discovery=discovery,

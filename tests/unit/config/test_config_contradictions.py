@@ -44,6 +44,36 @@ def test_positions_by_shard_belong_to_one_stream() -> None:
     assert _problems({"startingPosition": _SHARDS}) == []
 
 
+_ORDERS_ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+
+
+def test_positions_of_several_streams_stand_below_their_names() -> None:
+    streams = {"streamName": f"{_ORDERS_ARN},returns"}
+    for name in ("orders", _ORDERS_ARN):
+        text = f'{{"{name}": {_SHARDS}, "returns": "LATEST"}}'
+        assert _problems({**streams, "startingPosition": text}) == []
+    problem, _ = _problems({**streams, "startingPosition": '{"order": "LATEST", "x": "LATEST"}'})
+    assert problem == (
+        "startingPosition has positions of order, which kinesis.streams does not name so"
+    )
+
+
+@pytest.mark.parametrize(
+    "of_stream",
+    [
+        '"SHARD_END"',
+        "5",
+        '{"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "5"}',
+        '{"clicks": {"iteratorType": "LATEST"}}',
+        '{"shardId-1": "LATEST"}',
+    ],
+)
+def test_what_is_no_position_of_a_stream_or_its_shards_is_refused(of_stream: str) -> None:
+    (problem,) = _problems({"startingPosition": f'{{"orders": {of_stream}}}'})
+    assert "startingPosition: got" in problem
+    assert "expected JSON such as" in problem
+
+
 _ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 _FAR_ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/returns"
 

@@ -13,7 +13,7 @@ from kinesis_publishers.config import (
     Properties,
 )
 from kinesis_publishers.errors import ConfigErrors
-from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
+from kinesis_publishers.model import Scope, SequenceNumber, StartingPosition
 
 _SHARD = "shardId-000000000003"
 
@@ -54,7 +54,7 @@ def test_positions_of_single_shards_are_written_like_those_of_the_start() -> Non
     text = f'{{"{_SHARD}": {{"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "77"}}}}'
     (one,) = EndingPositionConfig.from_properties(properties(endpos_shards=text)).shards
     position = StartingPosition.after(SequenceNumber("77"))
-    assert one == (_SHARD, ShardProgress(position=position))
+    assert one == (Scope(shard_id=_SHARD), position)
 
 
 def test_the_keys_are_told_as_they_were_written() -> None:

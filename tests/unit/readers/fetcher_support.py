@@ -25,6 +25,7 @@ from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.slow_calls import SlowCalls
+from kinesis_publishers.model import Positions, Scope
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import (
@@ -169,8 +170,13 @@ class World:
         )
         return Services(
             streams=tuple(stream.name for stream in self.streams),
-            initial_position=self.initial_position,
-            initial_shards=self.initial_shards,
+            initial=Positions(
+                self.initial_position,
+                {
+                    Scope(shard_id=shard_id): None if one.is_ended else one.position
+                    for shard_id, one in self.initial_shards.items()
+                },
+            ),
             factory=(polling := PollingRecordPublisherFactory(POLLING, context)),
             polling=polling,
             discovery=discovery,

@@ -16,12 +16,7 @@ from kinesis_publishers.config import (
     StreamsConfig,
 )
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
-from kinesis_publishers.model import (
-    SequenceNumber,
-    ShardProgress,
-    StartingPosition,
-    resume_after,
-)
+from kinesis_publishers.model import Scope, SequenceNumber, StartingPosition, resume_after
 from kinesis_publishers_spark.options import SparkConfig
 
 _CANONICAL = {
@@ -100,8 +95,8 @@ def test_the_type_of_consumer_selects_the_publisher(
             ),
             InitialPositionConfig(
                 shards=(
-                    ("shardId-0", ShardProgress(position=StartingPosition.trim_horizon())),
-                    ("shardId-1", ShardProgress(position=resume_after(SequenceNumber("49")))),
+                    (Scope("", "shardId-0"), StartingPosition.trim_horizon()),
+                    (Scope("", "shardId-1"), resume_after(SequenceNumber("49"))),
                 )
             ),
         ),

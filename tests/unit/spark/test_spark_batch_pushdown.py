@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers import Shard, StartingPosition
+from kinesis_publishers.model import Positions
 from kinesis_publishers.readers.bounded_read import BatchBounds, Narrowing
 from kinesis_publishers_spark.batch_reader import PushedFilters
 from tests.examples import examples
@@ -139,8 +140,8 @@ def rows_between(
     """Return what a batch reads, as the service finds positions by time."""
     found = []
     for shard, rows in shards:
-        if narrowing.needs_shard(shard) and not bounds.is_empty(shard.shard_id):
-            found += rows[_index(bounds.start, rows) : _index(bounds.until, rows)]
+        if narrowing.needs_shard(shard) and not bounds.is_empty(shard.key):
+            found += rows[_index(bounds.starts.default, rows) : _index(bounds.ends.default, rows)]
     return found
 
 
@@ -183,10 +184,12 @@ def test_the_rows_are_the_same_pushed_down_or_not(
         for (stream, shard_id), of_shard in zip(places, arrivals, strict=True)
     ]
     bounds = BatchBounds(
-        start=StartingPosition.trim_horizon()
-        if begin is None
-        else StartingPosition.at_timestamp(minutes(begin)),
-        until=StartingPosition.at_timestamp(minutes(end)),
+        starts=Positions(
+            StartingPosition.trim_horizon()
+            if begin is None
+            else StartingPosition.at_timestamp(minutes(begin))
+        ),
+        ends=Positions(StartingPosition.at_timestamp(minutes(end))),
     )
     everything = rows_between(bounds, Narrowing(), shards)
     expected = [row for row in everything if all(holds(one, row) for one in filters)]
