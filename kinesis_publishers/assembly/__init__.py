@@ -1,8 +1,6 @@
 """Properties in, open services out: the only room that makes objects of concrete classes."""
 
-from kinesis_publishers.assembly.classes import REPORTERS as REPORTERS
 from kinesis_publishers.assembly.classes import checkpoint_store_class as checkpoint_store_class
-from kinesis_publishers.assembly.classes import event_reporter_classes as event_reporter_classes
 from kinesis_publishers.assembly.classes import open_events as open_events
 from kinesis_publishers.assembly.classes import publisher_factory_class as publisher_factory_class
 from kinesis_publishers.assembly.classes import watermark_assigner_of as watermark_assigner_of

@@ -9,7 +9,6 @@ from kinesis_publishers.abc import (
     CheckpointStore,
     ControlPlane,
     DataPlane,
-    EventReporter,
     Partitioner,
     RecordPublisherFactory,
     ShardAssigner,
@@ -33,7 +32,7 @@ from kinesis_publishers.config.plugins import load_class, load_plugin
 from kinesis_publishers.config.sections.source import selected_source
 from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import EventSink
-from kinesis_publishers.metrics.sinks import load_event_reporter, open_event_sink
+from kinesis_publishers.metrics.sinks import open_event_sink
 
 if TYPE_CHECKING:
     from kinesis_publishers.aws.control_plane import Boto3ControlPlane
@@ -43,21 +42,12 @@ _T = TypeVar("_T")
 
 KCL_TABLE: Final = "kinesis_publishers.checkpoints.kcl_table:KclLeaseTable"
 
-# OpenTelemetry and Prometheus are extras.
-REPORTERS: Final = {
-    "log": "kinesis_publishers.metrics.sinks:EventLog",
-    "summary": "kinesis_publishers.metrics.summary:SummaryLog",
-    "opentelemetry": "kinesis_publishers.metrics.open_telemetry:OpenTelemetryMetrics",
-    "prometheus": "kinesis_publishers.metrics.prometheus:PrometheusMetrics",
-    "cloudwatch": "kinesis_publishers.metrics.cloudwatch:CloudWatchMetrics",
-}
-
 
 def open_events(properties: Properties) -> AbstractAsyncContextManager[EventSink]:
     """Return the context of the sinks of ``properties``, for what neither reads nor writes."""
     if "cloudwatch" in MetricsConfig.from_properties(properties).sinks:
         properties = with_region(properties)
-    return open_event_sink(properties, REPORTERS, SystemClock())
+    return open_event_sink(properties, SystemClock())
 
 
 def assigner_of(properties: Properties) -> ShardAssigner:
@@ -94,16 +84,6 @@ def checkpoint_store_class(name: str) -> type[CheckpointStore]:
         PluginLoadError: a custom class cannot be loaded or does not fit.
     """
     return load_plugin(CheckpointConfig.store, name, CheckpointStore)  # type: ignore[type-abstract]
-
-
-def event_reporter_classes(properties: Properties) -> list[type[EventReporter]]:
-    """Return the sinks that ``metrics.sinks`` names.
-
-    Raises:
-        PluginLoadError: a custom class cannot be loaded or does not fit.
-    """
-    names = MetricsConfig.from_properties(properties).sinks
-    return [load_event_reporter(name, REPORTERS) for name in names]
 
 
 def publisher_factory_class(properties: Properties) -> type[RecordPublisherFactory]:

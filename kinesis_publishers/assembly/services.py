@@ -20,7 +20,6 @@ from kinesis_publishers.abc import (
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.assembly.classes import (
     KCL_TABLE,
-    REPORTERS,
     assigner_of,
     checked,
     checkpoint_store_class,
@@ -133,7 +132,7 @@ async def open_services(
     clock = ServiceClock.around(clock)
     async with (
         # The first to be opened and the last to be closed: closing the others is reported too.
-        open_event_sink(properties, REPORTERS, clock, further=events) as sink,
+        open_event_sink(properties, clock, further=events) as sink,
         open_control(properties, events=sink, clock=clock) as control,
         data_plane_of(properties, clock, reads=True) as data_plane,
     ):

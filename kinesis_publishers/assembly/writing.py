@@ -9,7 +9,6 @@ from attrs import frozen
 
 from kinesis_publishers.abc import Partitioner, RecordWriter
 from kinesis_publishers.assembly.classes import (
-    REPORTERS,
     data_plane_of,
     partitioner_of,
     with_region,
@@ -76,7 +75,7 @@ async def open_writing(
     partitioner = partitioner_of(properties)
     properties = with_region(properties)
     async with (
-        open_event_sink(properties, REPORTERS, clock, further=events) as sink,
+        open_event_sink(properties, clock, further=events) as sink,
         open_control(properties, events=sink, clock=clock) as control,
         data_plane_of(properties, clock, reads=False) as data_plane,
     ):

@@ -10,7 +10,6 @@ from attrs import asdict, frozen
 
 from kinesis_publishers.assembly import (
     checkpoint_store_class,
-    event_reporter_classes,
     open_control,
     publisher_factory_class,
 )
@@ -42,6 +41,7 @@ from kinesis_publishers.config.reference import accepted_text, value_text
 from kinesis_publishers.config.rules import IneffectiveKey, ineffective_keys
 from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
+from kinesis_publishers.metrics.sinks import event_reporter_classes
 
 if TYPE_CHECKING:
     from rich.table import Table

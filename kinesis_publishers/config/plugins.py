@@ -28,15 +28,8 @@ def load_plugin(option: Option[Any], name: str, base: type[_T]) -> type[_T]:
     """
     parser: Any = option.parser
     built_in, group = parser.built_in, parser.group
-    if name in built_in:
-        try:
-            return load_class(built_in[name], base)
-        except PluginLoadError as error:
-            raise PluginLoadError(
-                f"{option.full_key} = {name}: {error}; pip install 'kinesis-publishers[{name}]'"
-            ) from error
-    if ":" in name:
-        return load_class(name, base)
+    if name in built_in or ":" in name:
+        return load_named(option, name, base)
     # Slow to import, and most configurations name no entry point.
     from importlib.metadata import entry_points
 
@@ -60,6 +53,23 @@ def load_plugin(option: Option[Any], name: str, base: type[_T]) -> type[_T]:
     return load_class(
         reference, base, shown=f"{reference} (entry point {name!r} of {_owner(point)})"
     )
+
+
+def load_named(option: Option[Any], name: str, base: type[_T]) -> type[_T]:
+    """Return the class that ``name`` means to ``option``: a built-in one, or ``module:Class``.
+
+    Raises:
+        PluginLoadError: as for :func:`load_class`; for a built-in one it says what to install.
+    """
+    parser: Any = option.parser
+    if name not in parser.built_in:
+        return load_class(name, base)
+    try:
+        return load_class(parser.built_in[name], base)
+    except PluginLoadError as error:
+        raise PluginLoadError(
+            f"{option.full_key} = {name}: {error}; pip install 'kinesis-publishers[{name}]'"
+        ) from error
 
 
 def load_class(reference: str, base: type[_T], *, shown: str = "") -> type[_T]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from inspect import iscoroutinefunction
 from typing import Self
@@ -11,8 +11,7 @@ from typing import Self
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import MetricsConfig, Properties
-from kinesis_publishers.config.plugins import load_class
-from kinesis_publishers.errors import PluginLoadError
+from kinesis_publishers.config.plugins import load_named
 from kinesis_publishers.events import Event, EventSink, fan_out_events, guard_events, log_event
 from kinesis_publishers.tasks import TaskScope
 
@@ -22,7 +21,6 @@ _LOGGER = logging.getLogger(__name__)
 @asynccontextmanager
 async def open_event_sink(
     properties: Properties,
-    known: Mapping[str, str],
     clock: Clock,
     *,
     further: EventSink | None = None,
@@ -34,7 +32,6 @@ async def open_event_sink(
     then.
 
     Args:
-        known: the sinks that have a name, each as ``module:Class``.
         further: a sink that the properties do not name.
 
     Raises:
@@ -46,14 +43,24 @@ async def open_event_sink(
         _check_callable(further)
     async with AsyncExitStack() as stack:
         sinks: list[EventSink] = []
-        for name in MetricsConfig.from_properties(properties).sinks:
-            reporter = load_event_reporter(name, known).from_properties(properties, clock)
+        for kind in event_reporter_classes(properties):
+            reporter = kind.from_properties(properties, clock)
             await reporter.__aenter__()
             stack.push_async_callback(_close, reporter)
             sinks.append(reporter)
         if further is not None:
             sinks.append(further)
         yield fan_out_events(*(guard_events(sink) for sink in sinks))
+
+
+def event_reporter_classes(properties: Properties) -> list[type[EventReporter]]:
+    """Return the sinks that ``metrics.sinks`` names.
+
+    Raises:
+        PluginLoadError: a custom class cannot be loaded or does not fit.
+    """
+    option = MetricsConfig.sinks
+    return [load_named(option, name, EventReporter) for name in properties.get(option)]  # type: ignore[type-abstract]
 
 
 def _check_callable(events: object) -> None:
@@ -64,22 +71,6 @@ def _check_callable(events: object) -> None:
             f"events is async ({events!r}), and would never be awaited: pass a plain function, "
             "which may put events into a queue for a task of your own"
         )
-
-
-def load_event_reporter(name: str, known: Mapping[str, str]) -> type[EventReporter]:
-    """Return the class of a sink: one that has a name, or ``module:Class``.
-
-    Raises:
-        PluginLoadError: it cannot be loaded or does not fit.
-    """
-    try:
-        return load_class(known.get(name, name), EventReporter)  # type: ignore[type-abstract]
-    except PluginLoadError as error:
-        if name not in known:
-            raise
-        raise PluginLoadError(
-            f"kinesis.metrics.sinks = {name}: {error}; pip install 'kinesis-publishers[{name}]'"
-        ) from error
 
 
 async def _close(reporter: EventReporter) -> None:

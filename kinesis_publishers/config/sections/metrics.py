@@ -9,7 +9,14 @@ from typing import Final
 from kinesis_publishers.config.option import Namespace, Option, Section
 from kinesis_publishers.config.parsers import Choice, Duration, Scalar, Text, WholeNumber
 
-_SINK: Final = r"(?:log|summary|opentelemetry|prometheus|cloudwatch|[a-z_][\w.]*:[a-z_][\w.]*)"
+_REPORTERS: Final = {
+    "log": "kinesis_publishers.metrics.sinks:EventLog",
+    "summary": "kinesis_publishers.metrics.summary:SummaryLog",
+    "opentelemetry": "kinesis_publishers.metrics.open_telemetry:OpenTelemetryMetrics",
+    "prometheus": "kinesis_publishers.metrics.prometheus:PrometheusMetrics",
+    "cloudwatch": "kinesis_publishers.metrics.cloudwatch:CloudWatchMetrics",
+}
+_SINK: Final = rf"(?:{'|'.join(_REPORTERS)}|[a-z_][\w.]*:[a-z_][\w.]*)"
 
 
 class MetricsLevel(Enum):
@@ -22,10 +29,8 @@ class MetricsLevel(Enum):
 class _SinksParser:
     """Parses names, which become lower case, and ``module:Class``; each once."""
 
-    accepts = (
-        "none, or a comma-separated list of log, summary, opentelemetry, prometheus, cloudwatch "
-        "and module:Class"
-    )
+    built_in = _REPORTERS
+    accepts = f"none, or a comma-separated list of {', '.join(built_in)} and module:Class"
 
     def __call__(self, value: Scalar) -> tuple[str, ...]:
         text = str(value).strip()

@@ -14,7 +14,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kinesis_publishers import Properties, SystemClock
-from kinesis_publishers.assembly.classes import REPORTERS
 from kinesis_publishers.errors import InvalidOptionError
 from kinesis_publishers.metrics import METRICS
 from kinesis_publishers.metrics.kcl_table import KCL_METRICS
@@ -52,9 +51,9 @@ async def test_events_are_served_while_there_is_a_reader(unused_tcp_port: int) -
         return await asyncio.to_thread(scraped, port)
 
     properties = properties_of(port)
-    async with open_event_sink(properties, REPORTERS, SystemClock()) as sink:
+    async with open_event_sink(properties, SystemClock()) as sink:
         # A second reader in the process shares the server.
-        async with open_event_sink(properties, REPORTERS, SystemClock()):
+        async with open_event_sink(properties, SystemClock()):
             pass
         samples = await fed(sink)
     of_zero = {"stream": "orders", "shard": ZERO.shard_id}
@@ -68,7 +67,7 @@ async def test_events_are_served_while_there_is_a_reader(unused_tcp_port: int) -
 
 async def test_metrics_may_be_by_stream(unused_tcp_port: int) -> None:
     properties = properties_of(unused_tcp_port, **{"kinesis.metrics.level": "stream"})
-    async with open_event_sink(properties, REPORTERS, SystemClock()) as sink:
+    async with open_event_sink(properties, SystemClock()) as sink:
         sink(fetched(shard=ZERO))
         sink(fetched(shard=ONE))
         samples = await asyncio.to_thread(scraped, unused_tcp_port)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from kinesis_publishers import Clock, Event, EventReporter, Properties
-from kinesis_publishers.assembly import REPORTERS
-from kinesis_publishers.config.plugins import load_class
+from kinesis_publishers.config import MetricsConfig
 from kinesis_publishers.errors import ConfigError, PluginLoadError
-from kinesis_publishers.metrics.sinks import open_event_sink
+from kinesis_publishers.metrics.sinks import event_reporter_classes, open_event_sink
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.metrics.metric_support import FETCHED, PROCESSED
 
@@ -77,11 +76,13 @@ class NotAReporter:
         pass
 
 
+def properties_with(sinks: str) -> Properties:
+    given = {"kinesis.metrics.sinks": sinks, "aws.region": "eu-west-1"}
+    return Properties.parse(given, complete=False)
+
+
 def opened(sinks: str, further: EventSink | None = None) -> AbstractAsyncContextManager[EventSink]:
-    properties = Properties.parse(
-        {"kinesis.metrics.sinks": sinks, "aws.region": "eu-west-1"}, complete=False
-    )
-    return open_event_sink(properties, REPORTERS, ManualClock(), further=further)
+    return open_event_sink(properties_with(sinks), ManualClock(), further=further)
 
 
 async def test_a_class_of_ones_own_gets_every_event_and_is_closed() -> None:
@@ -110,9 +111,9 @@ async def test_a_sink_that_is_handed_over_and_raises_does_not_stop_anything(
 
 
 async def test_every_name_is_a_reporter_and_all_of_them_work_together() -> None:
-    for reference in REPORTERS.values():
-        load_class(reference, EventReporter)
-    async with opened(",".join(set(REPORTERS) - {"cloudwatch"})) as sink:
+    names = set(MetricsConfig.sinks.parser.built_in)  # type: ignore[attr-defined]
+    assert len(event_reporter_classes(properties_with(",".join(names)))) == len(names) == 5
+    async with opened(",".join(names - {"cloudwatch"})) as sink:
         sink(FETCHED)
         sink(PROCESSED)
 
