@@ -1,34 +1,47 @@
 """Checkpoints that an earlier version has stored are read, and are still written in that form.
 
-The literals are those of version 0.1.0. A form that changes needs a new version of the schema, and
-code that reads the old one: these literals stay.
+The literals are those of version 0.1.0, and those with leases of version 0.2.0. A form that changes
+needs a new version of the schema, and code that reads the old one: these literals stay.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from attrs import evolve
+from redis.asyncio import Redis
 
 from kinesis_publishers.checkpoints.dynamodb import row_of, stored_of
+from kinesis_publishers.checkpoints.redis import RedisCheckpointStore
+from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
 from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
+from kinesis_publishers.config import RedisCheckpointConfig, SqlCheckpointConfig
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
     CheckpointWrite,
+    HashRange,
+    Lease,
     SequenceNumber,
     ShardKey,
     ShardProgress,
     StartingPosition,
     StoredCheckpoint,
+    StreamIdentity,
 )
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
+from tests.unit.checkpoints.test_checkpoints_sql import DATABASES
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.servers import RedisServer
+    from tests.unit.checkpoints.kcl_support import KclTable
 
 _ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 _NUMBER = "49590338271490256608559692538361571095921575989136588898"
@@ -168,3 +181,144 @@ def test_an_item_of_an_earlier_version_is_read_and_still_written(shard_id: str) 
     item = _ITEM | _ITEMS[shard_id]
     assert stored_of(item, where="there") == _stored(shard_id)
     assert row_of("billing", _checkpoint(shard_id), _VERSION, _NOON) == item
+
+
+_LEASE = Lease(
+    owner="two",
+    leaving="one",
+    switches=2,
+    parents=("shardId-000000000009",),
+    hash_range=HashRange(0, 2**128 - 1),
+    bytes_per_second=1234,
+    settle_seconds=4,
+    consumer_arn="arn:consumer",
+)
+_LEASE_TEXT = (
+    '{"owner": "two", "leaving": "one", "switches": 2, "parents": ["shardId-000000000009"], '
+    '"hash_range": ["0", "340282366920938463463374607431768211455"], "bytes_per_second": 1234, '
+    '"settle_seconds": 4, "consumer_arn": "arn:consumer"}'
+)
+_WITH_LEASES = {
+    ShardKey(_ARN, shard_id): evolve(
+        _stored(shard_id), checkpoint=evolve(_checkpoint(shard_id), lease=_LEASE)
+    )
+    for shard_id in _EXPECTED
+}
+_COLUMNS = (
+    "version",
+    "writer",
+    "written_at",
+    "stream_created_at",
+    "position",
+    "sequence_number",
+    "sub_sequence_number",
+    "timestamp",
+    "as_of",
+    "is_ended",
+)
+_SQL = """
+CREATE TABLE old_checkpoints (
+    application VARCHAR(128) NOT NULL,
+    stream_arn VARCHAR(256) NOT NULL,
+    shard_id VARCHAR(128) NOT NULL,
+    version BIGINT NOT NULL,
+    writer VARCHAR(320) NOT NULL,
+    written_at VARCHAR(32) NOT NULL,
+    stream_created_at VARCHAR(32) NOT NULL,
+    position VARCHAR(32) NOT NULL,
+    is_ended SMALLINT NOT NULL,
+    sequence_number VARCHAR(128),
+    sub_sequence_number BIGINT,
+    timestamp VARCHAR(32),
+    as_of VARCHAR(32),
+    lease TEXT,
+    PRIMARY KEY (application, stream_arn, shard_id)
+)
+"""
+
+
+@pytest.mark.parametrize("database", DATABASES)
+async def test_the_table_of_an_earlier_version_is_read(
+    database: str, request: pytest.FixtureRequest
+) -> None:
+    server = request.getfixturevalue(database)
+    server.execute(_SQL)
+    names = ", ".join(("application", "stream_arn", "shard_id", *_COLUMNS, "lease"))
+    for shard_id, row in _ROWS.items():
+        values = ("billing", _ARN, shard_id, *_OWNER, *row, _LEASE_TEXT)
+        texts = ("NULL" if one is None else f"'{one}'" for one in values)
+        server.execute(f"INSERT INTO old_checkpoints ({names}) VALUES ({', '.join(texts)})")
+    config = SqlCheckpointConfig(url=server.url, table="old_checkpoints")
+    async with SqlCheckpointStore(store_context("billing"), config) as store:
+        assert await store.load() == _WITH_LEASES
+
+
+async def test_the_hash_of_an_earlier_version_is_read(redis_server: RedisServer) -> None:
+    async with Redis.from_url(redis_server.url) as client:
+        for shard_id, row in _ROWS.items():
+            fields = dict(zip(_COLUMNS, (*_OWNER, *row), strict=True)) | {"lease": _LEASE_TEXT}
+            known = {name: value for name, value in fields.items() if value is not None}
+            await client.hset("old:{billing}", f"{_ARN}/{shard_id}", json.dumps(known))
+    config = RedisCheckpointConfig(url=redis_server.url, prefix="old")
+    async with RedisCheckpointStore(store_context("billing"), config) as store:
+        assert await store.load() == _WITH_LEASES
+
+
+_KCL_STATE = (
+    f'{{"written_at":"{_NOON_TEXT}","stream_created_at":"{_NOON_TEXT}",%s,"application":"billing",'
+    f'"stream":"{_ARN}","settle_seconds":4,"consumer_arn":"arn:consumer"}}'
+)
+# Of each shard: what the KCL reads, and what only we know of the same position.
+_KCL = {
+    "shardId-000000000000": (
+        _NUMBER,
+        "3",
+        (
+            f'"position":"AFTER_SEQUENCE_NUMBER","sequence_number":"{_NUMBER}",'
+            '"sub_sequence_number":3,"is_ended":0'
+        ),
+    ),
+    "shardId-000000000001": (
+        "LATEST",
+        "0",
+        (
+            '"position":"AT_TIMESTAMP","timestamp":"2026-01-01T12:00:00.123000+00:00",'
+            f'"as_of":"{_NOON_TEXT}","is_ended":0'
+        ),
+    ),
+    "shardId-000000000002": (
+        "SHARD_END",
+        "0",
+        f'"position":"AFTER_SEQUENCE_NUMBER","sequence_number":"{_NUMBER}","is_ended":1',
+    ),
+}
+
+
+@pytest.mark.parametrize("shard_id", _KCL)
+async def test_the_kcl_s_row_that_an_earlier_version_wrote_is_read(
+    table: KclTable, shard_id: str
+) -> None:
+    checkpoint, sub, ours = _KCL[shard_id]
+    table.put(
+        {
+            "leaseKey": {"S": shard_id},
+            "leaseOwner": {"S": "two"},
+            "checkpointOwner": {"S": "one"},
+            "leaseCounter": {"N": "7"},
+            "ownerSwitchesSinceCheckpoint": {"N": "2"},
+            "checkpoint": {"S": checkpoint},
+            "checkpointSubSequenceNumber": {"N": sub},
+            "parentShardId": {"SS": ["shardId-000000000009"]},
+            "startingHashKey": {"S": "0"},
+            "endingHashKey": {"S": "340282366920938463463374607431768211455"},
+            "throughputKBps": {"N": "1.205078"},
+            "kpCounter": {"N": "7"},
+            "kpWriter": {"S": "host/1/ab"},
+            "kpLeaving": {"S": "one"},
+            "kpState": {"S": _KCL_STATE % ours},
+        }
+    )
+    orders = StreamIdentity(name="orders", arn=_ARN, created_at=_NOON)
+    async with table.store(orders) as store:
+        key = ShardKey(_ARN, shard_id)
+        assert (await store.load())[key] == _WITH_LEASES[key]
