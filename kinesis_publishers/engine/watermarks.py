@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -108,6 +108,12 @@ class ShardWatermarks:
             if mark.listings is not None and not is_waited_for:
                 mark.listings += 1
 
+    def note_continued(self, keys: Iterable[ShardKey]) -> None:
+        """Learn of ended shards whose children's watermarks count already: others have those."""
+        for key in keys:
+            if key in self._marks and self._marks[key].listings is not None:
+                del self._marks[key]
+
     @contextmanager
     def processing(self, delivery: Delivery) -> Iterator[None]:
         """Process a delivery in the context; if that succeeds, the watermark of its shard advances.
@@ -136,7 +142,7 @@ class ShardWatermarks:
             mark.changed_at = self._clock.monotonic()
 
     def note(self, status: ShardStatus) -> bool:
-        """Learn how far a shard has been processed; return whether that is further than before."""
+        """Learn how far a shard has been processed; return whether others should know."""
         mark = self._marks.get(status.shard.key)
         if mark is None:
             return False
@@ -145,7 +151,8 @@ class ShardWatermarks:
         mark.taken = latest_known(mark.taken, mark.until)
         if status.progress.is_ended and mark.listings is None:
             mark.listings = 0
-        return before is None or before.progress.position != status.progress.position
+        has_moved = before is None or before.progress.position != status.progress.position
+        return has_moved or status.progress.is_ended
 
     def _reached(self, progress: ShardProgress) -> datetime | None:
         as_of = progress.as_of

@@ -22,7 +22,13 @@ from kinesis_publishers.events import (
 )
 from kinesis_publishers.leases.held import HeldLeases
 from kinesis_publishers.leases.rows import LeaseRows
-from kinesis_publishers.leases.rules import lease_of, open_fronts, watermark_of, with_lease
+from kinesis_publishers.leases.rules import (
+    continued,
+    lease_of,
+    open_fronts,
+    watermark_of,
+    with_lease,
+)
 from kinesis_publishers.model import ChildShard, Shard, ShardKey, ShardProgress
 
 MOST_TRIES: Final = 10
@@ -119,6 +125,10 @@ class LeasedShards(ShardAssigner):
         """Return where the open shards of the application are, except this worker's ``own``."""
         rows = self._rows.current()
         return open_fronts(rows, self._leases.view(rows), own)
+
+    def continued(self, shards: Collection[ShardKey]) -> list[ShardKey]:
+        """Return the ended ones of ``shards`` whose children :meth:`other_fronts` has."""
+        return continued(self._rows.current(), shards)
 
     def note_event(self, event: Event) -> None:
         """Learn of subscriptions, and of the stream consumer that this worker has registered."""

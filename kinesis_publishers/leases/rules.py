@@ -312,6 +312,22 @@ def open_fronts(rows: Rows, view: View, own: Collection[ShardKey]) -> list[Front
     ]
 
 
+def continued(rows: Rows, keys: Iterable[ShardKey]) -> list[ShardKey]:
+    """Return the ended shards among ``keys`` whose places the rows of their children hold.
+
+    A child without a watermark of its own has that of its parents, once all of them have ended.
+    """
+    found = []
+    for key in keys:
+        lease = lease_of(rows[key]) if key in rows else _NO_LEASE
+        children = [ShardKey(key.stream_arn, one) for one in lease.children]
+        parents = [one for child in children if child in rows for one in _parents(rows, child)]
+        has_rows = children and rows.keys() >= {*children}
+        if has_rows and all(one.checkpoint.progress.is_ended for one in parents):
+            found.append(key)
+    return found
+
+
 def _parents(rows: Rows, key: ShardKey) -> list[StoredCheckpoint]:
     keys = (ShardKey(key.stream_arn, one) for one in lease_of(rows[key]).parents)
     return [rows[one] for one in keys if one in rows]

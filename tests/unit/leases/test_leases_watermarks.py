@@ -199,6 +199,43 @@ async def test_a_shard_waits_for_those_of_other_workers_unless_they_are_at_their
         assert world.waiting == {}
 
 
+async def test_a_worker_follows_the_child_of_its_shard_on_another_worker() -> None:
+    """The row of the child has the place of its parents: no listing is waited for."""
+    world = Workers(properties=with_options(lookahead_seconds="20s"), listing_seconds=60.0)
+    for number in range(2):
+        world.empty(number)
+        world.store(number, 1)
+    async with world.worker("one"), world.worker("two"):
+        await world.clock.advance(60)
+        assert {world.holder(sample_shard(number).key) for number in range(2)} == {"one", "two"}
+        world.empty(2, parent=0, adjacent_parent=1)
+        for parent in range(2):
+            world.close(parent, child_of(0, 1, number=2))
+        lags = []
+        for second in range(2, 40):
+            world.store(2, second)
+            await world.clock.advance(1)
+            lags += [at(second) - told[-1] for told in world.told.values()]
+        # A row is written, and seen, a few seconds later.
+        assert max(lags) < timedelta(seconds=12)
+    assert world.waiting == {}
+
+
+async def test_a_release_leaves_the_watermark_to_the_next_worker() -> None:
+    """Also what no renewal has written yet: an idle shard advances with the time."""
+    world = Workers(properties=BY_ARRIVAL)
+    world.empty(0)
+    async with world.worker("one"):
+        await world.clock.advance(61)
+        before = world.group.lease(sample_shard(0)).watermark
+        last = world.told["one"][-1]
+        assert before is not None
+        assert last - before > timedelta(seconds=1)
+    after = world.group.lease(sample_shard(0)).watermark
+    assert after is not None
+    assert last - after <= timedelta(seconds=1)
+
+
 @pytest.mark.parametrize("is_arrival", [True, False])
 async def test_an_idle_shard_holds_back_no_worker(is_arrival: bool) -> None:
     options = with_options(idle_interval_seconds="40s")

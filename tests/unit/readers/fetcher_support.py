@@ -121,6 +121,7 @@ class World:
     parents_first: bool = True
     assigner: ShardAssigner = field(factory=ShardAssigner)
     fails_on_data_loss: bool = True
+    listing_seconds: float = 10.0
 
     def __attrs_post_init__(self) -> None:
         self.streams = self.streams or [self.stream]
@@ -154,7 +155,7 @@ class World:
         discovery = ShardDiscovery(
             self.control_plane,
             DiscoveryConfig(
-                interval_seconds=10.0,
+                interval_seconds=self.listing_seconds,
                 list_shards_retry=POLICY,
                 describe_retry=POLICY,
                 shard_order=ShardOrder.PARENTS_FIRST if self.parents_first else ShardOrder.NONE,

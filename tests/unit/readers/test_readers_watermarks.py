@@ -312,6 +312,25 @@ async def test_a_wrong_event_time_ends_reading_before_the_record_is_processed(
     assert world.sink.records == []
 
 
+async def test_the_last_watermark_counts_the_delivery_that_a_stop_waits_for() -> None:
+    """It ends before the next advance is due."""
+    done: list[Delivery] = []
+
+    async def process(delivery: Delivery) -> None:
+        if done:
+            fetcher.stop()
+        await world.clock.sleep(0.1 if done else 5)
+        done.append(delivery)
+
+    world = Watched(sink=RecordingSink(process))
+    world.empty(0)
+    for second in range(14):
+        world.put(0, second)
+    fetcher = world.watching(EXACT)
+    await finish(fetcher.run(), world.clock)
+    assert world.told == [at(6), at(13)]
+
+
 async def test_nobody_pays_for_watermarks_who_does_not_ask() -> None:
     world = World()
     parts, properties = world.parts(), Properties.parse({}, complete=False)
