@@ -26,7 +26,6 @@ from kinesis_publishers.config.parsers import (
 )
 from kinesis_publishers.config.reference import accepted_text, value_text
 from kinesis_publishers.config.sections.metrics import MetricsConfig
-from kinesis_publishers.events import EVENT_TYPES
 from kinesis_publishers.metrics.kcl_table import KCL_METRICS
 from kinesis_publishers.metrics.metric import Metric, MetricKind, MetricTable
 from kinesis_publishers.metrics.producing import KPL_METRICS
@@ -175,11 +174,10 @@ def _escape(text: str) -> str:
 
 
 def render_observability() -> str:
-    """Return the page about events and metrics, with its tables as the code has them."""
+    """Return the page about metrics, with its tables as the code has them."""
     return _with_tables(
         "observability.md",
         {
-            "events": render_events(),
             "metrics": render_metrics(),
             "KCL metrics": render_cloudwatch_metrics(KCL_METRICS),
             "KPL metrics": render_cloudwatch_metrics(KPL_METRICS),
@@ -198,30 +196,14 @@ def _with_tables(page_name: str, tables: dict[str, str]) -> str:
     return page
 
 
-def render_events() -> str:
-    """Return a table of all events."""
-    return _table(
-        ("Event", "Fields", "Says"),
-        (
-            (
-                f"`{one.__name__}`",
-                ", ".join(f"`{field.name}`" for field in fields(one)),
-                _first_paragraph(one),
-            )
-            for one in EVENT_TYPES
-        ),
-    )
-
-
 def render_metrics() -> str:
     """Return a table of all metrics under our own names, which lack their prefix."""
     return _table(
-        ("Metric", "Kind and unit", "Attributes", "Says"),
+        ("Metric", "Kind, unit, attributes", "Says"),
         (
             (
                 f"`{one.name}`" + (f" (Flink: `{one.flink_name}`)" if one.flink_name else ""),
-                f"{_kind(one)}; `{one.unit}`",
-                _attributes_in_short(one),
+                f"{_kind(one)}, `{one.unit}`{_attributes_in_short(one)}",
                 one.description,
             )
             for one in METRICS.metrics
@@ -246,11 +228,6 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _first_paragraph(event_type: type) -> str:
-    text = (event_type.__doc__ or "").partition("\n\n")[0]
-    return " ".join(text.split())
-
-
 def _kind(metric: Metric) -> str:
     if metric.kind is not MetricKind.GAUGE:
         return str(metric.kind.value)
@@ -261,8 +238,8 @@ def _attributes_in_short(metric: Metric) -> str:
     """Return the attributes of a metric, without those that most metrics have."""
     names = _attributes(metric)
     if names[:2] == ["stream", "shard"]:
-        return " ".join(f"+ `{name}`" for name in names[2:])
-    return ", ".join(f"`{name}`" for name in names) or "none"
+        return "".join(f", + `{name}`" for name in names[2:])
+    return "; " + (", ".join(f"`{name}`" for name in names) or "no attributes")
 
 
 def _attributes(metric: Metric) -> list[str]:
