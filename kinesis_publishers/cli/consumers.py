@@ -217,7 +217,7 @@ async def _left_behind(properties: Properties) -> _Found:
 async def _list(properties: Properties, wanted: Collection[str] = ()) -> _Found:
     """Return the consumers of these names and ARNs, or all; each with the name of its stream.
 
-    A later consumer of the same name has another ARN and is not meant by that.
+    The ARN of a consumer does not select a later one of the same name.
     """
     async with open_control(properties) as control:
         return [
@@ -260,7 +260,7 @@ async def _register(
     Raises:
         LimitExceededError: the stream takes no further consumer; names those that it has.
     """
-    # Without files nothing is recorded: no reader removes at its end what a person has registered.
+    # Without files nothing is recorded, so no reader removes what a person registered.
     lease = ConsumerLease(None, None, control.clock)
     registration = ConsumerRegistration(stream_arn, name, control.registration, control, lease)
     while (consumer := await registration.register_if_absent()) is None:

@@ -57,10 +57,10 @@ async def _list_shards(properties: Properties) -> dict[str, tuple[Shard, ...]]:
 
 
 def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:
-    """Return the lineage of ``shards``, all those that a stream still lists.
+    """Return the lineage of ``shards``, which are all that the stream still lists.
 
-    A shard stands below its parent. One that two shards were merged to stands below the first, and
-    names the other.
+    A shard stands below its parent. The result of a merge stands below its first parent and names
+    the other one.
     """
     by_id = {shard.shard_id: shard for shard in shards}
     children: defaultdict[str | None, list[Shard]] = defaultdict(list)
@@ -69,7 +69,7 @@ def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:
     closed = sum(shard.is_closed for shard in shards)
     name = printable(stream_name)
     tree = Tree(Text(f"{name}: {len(shards) - closed} open, {closed} closed"))
-    # Not by recursion: a stream that is resharded daily has generations by the hundred.
+    # Not by recursion: a stream that is resharded daily has hundreds of generations.
     pending: list[tuple[Tree, str | None]] = [(tree, None)]
     while pending:
         branch, shard_id = pending.pop()

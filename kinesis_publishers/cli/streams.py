@@ -140,7 +140,7 @@ def create(name: str, shards: int | None, connection: Connection) -> None:
       kinesis-publishers create orders --local
     """
     patience = DiscoveryConfig.describe_retry.max_retries.full_key
-    # It takes AWS half a minute.
+    # AWS takes half a minute to create a stream.
     retries = by_full_key(connection.pairs).get(patience, "100")
     properties = connection.properties({StreamsConfig.names.full_key: name, patience: retries})
     run_until_signal(lambda: _create(properties, name, shards))
@@ -150,5 +150,5 @@ def create(name: str, shards: int | None, connection: Connection) -> None:
 async def _create(properties: Properties, name: str, shards: int | None) -> None:
     async with open_control(properties) as control:
         await control.control_plane.create_stream(name, shards)
-        # Of a stream that is being created, no shard is listed.
+        # The shards of a stream that is being created cannot be listed.
         await control.discovery.describe(name)

@@ -86,7 +86,7 @@ def load_class(reference: str, base: type[_T], *, shown: str = "") -> type[_T]:
     if not module_name or not path:
         raise PluginLoadError(f"{shown!r} is not of the form module:Class")
     try:
-        # A module may import what it offers only when it is asked for that.
+        # A module may import a name only when the name is requested.
         found: object = reduce(getattr, path.split("."), importlib.import_module(module_name))
     except (Exception, SystemExit) as error:  # a plugin's module may raise anything
         raise PluginLoadError(_describe_failure(shown, module_name, error)) from error

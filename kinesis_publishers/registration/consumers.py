@@ -45,11 +45,13 @@ async def list_consumers(
 async def deregister_consumer(
     consumer_arn: str, config: RegistrationConfig, context: ControlContext
 ) -> bool:
-    """Remove exactly this consumer, wait until it is DELETING or gone; say whether it is.
+    """Remove exactly this consumer, and wait until it is DELETING or gone.
 
-    A later consumer of the same name is another one. A failure is logged, with the command that
-    removes the consumer, and not raised: it happens at the end of something whose own outcome
-    counts.
+    A later consumer of the same name stays. A failure is not raised, because the caller is ending
+    and its own outcome counts. It is logged with the command that removes the consumer.
+
+    Returns:
+        Whether the consumer is DELETING or gone.
     """
     try:
         await call_with_retries(
@@ -61,11 +63,11 @@ async def deregister_consumer(
         async with context.clock.timeout(config.deregister_timeout_seconds):
             await _wait_until_gone(consumer_arn, config, context)
     except ConsumerNotFoundError:
-        _LOGGER.info("The stream consumer %s had been removed before.", consumer_arn)
+        _LOGGER.info("The stream consumer %s was removed already.", consumer_arn)
         return True
     except (KinesisPublishersError, TimeoutError) as error:
         _LOGGER.warning(
-            "The stream consumer %s could not be removed (%s). It costs money until it is. Once "
+            "The stream consumer %s could not be removed (%s). AWS bills it until it is. Once "
             "nothing uses it, remove it: %s",
             consumer_arn,
             str(error) or f"it was still there after {config.deregister_timeout_seconds:g} s",

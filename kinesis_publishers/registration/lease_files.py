@@ -1,7 +1,7 @@
 """The files by which the processes of one user on one machine agree about a stream consumer.
 
-Three per consumer, which its last user removes: one that every user holds a lock on, one that is
-locked while the consumer is registered, and a record of what was registered. ``shared_use`` decides
+A consumer has three: one on which every user holds a lock, one that is locked while the consumer is
+registered, and a record of what was registered. The last user removes them. ``shared_use`` decides
 what follows from them.
 """
 
@@ -26,9 +26,9 @@ _NAME = "kinesis-publishers"
 
 
 class FileLock:
-    """A lock (flock) on an open file; the kernel drops it when the process ends, however it ends.
+    """A lock (flock) on an open file. The kernel drops it when the process ends in any way.
 
-    Every object has an open file of its own, so that holders within one process count too.
+    Each object opens the file itself, so that holders within one process exclude each other too.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -40,7 +40,7 @@ class FileLock:
     def try_take(cls, path: Path, *, exclusive: bool) -> Self | None:
         """Return the lock on ``path``, ``None`` while another holder prevents it; never waits.
 
-        A directory is there; a file is made if need be.
+        A directory must exist; a missing file is created.
 
         Raises:
             OSError: the file cannot be opened, or its file system has no locks.
@@ -66,14 +66,14 @@ class FileLock:
         return self._descriptor is not None and os.path.samestat(found, os.fstat(self._descriptor))
 
     def try_make_exclusive(self) -> bool:
-        """Exchange a shared lock for the exclusive one; if that fails, no lock is left at all.
+        """Exchange a shared lock for the exclusive one. After a failure no lock is left.
 
-        Of several that try at once the last succeeds, because the shared lock is given up first.
+        The shared lock is released first, so the last of several that try at once succeeds.
         """
         return self._try(exclusive=True)
 
     def close(self) -> None:
-        """Give the lock up; more than once is fine."""
+        """Release the lock; calling it again does nothing."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -94,8 +94,8 @@ _OPEN: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
-    # A forked process has the same open files: it would hold the locks of its parent for as long
-    # as it lives, although it uses no consumer.
+    # A forked process shares the open files. It would hold its parent's locks for its whole life,
+    # although it uses no consumer.
     for lock in list(_OPEN):
         lock.close()
 
@@ -109,9 +109,9 @@ class LeaseFiles:
 
     Attributes:
         users: every user of the consumer holds a shared lock on it.
-        registration: locked to find out whether to register, and to do so.
-        record: says what was registered; it is replaced as a whole.
-        stream_arn: the stream; it and the name stand in the record for a person who reads it.
+        registration: locked while a process looks for the consumer and registers it.
+        record: what was registered; it is always replaced as a whole.
+        stream_arn: the stream. It stands in the record, with the name, for people.
     """
 
     directory: Path
@@ -127,8 +127,8 @@ class LeaseFiles:
     ) -> Self:
         """Return the files of a consumer in ``directory``.
 
-        An ARN says which stream it is within AWS alone: behind each other endpoint, as that of a
-        local service, there may be a namesake.
+        An ARN is unique within AWS only. Behind another endpoint, such as a local service, another
+        stream may have the same one.
         """
         place = "" if _is_aws(endpoint_url) else f"{endpoint_url}/"
         digest = hashlib.sha256(f"{place}{stream_arn}/{consumer_name}".encode()).hexdigest()

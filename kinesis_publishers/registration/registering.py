@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 # A call that is under way when its task is cancelled is usually answered within a second.
 _GRACE_SECONDS = 5.0
 
-# The service may have done what it was asked for.
+# The service may have registered the consumer all the same.
 _UNANSWERED = (ConnectionFailedError, InternalServiceError, MalformedResponseError)
 
 
@@ -47,10 +47,10 @@ class ConsumerRegistration:
     """One search for a usable consumer; any number of processes may search at once.
 
     Args:
-        lease: held on this consumer; it is told what is registered.
+        lease: the lease held on this consumer; it records what is registered.
 
     Attributes:
-        registered_arn: the last consumer that this search has registered, ``None`` if none.
+        registered_arn: the last consumer that this search registered, ``None`` if there is none.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ConsumerRegistration:
         self._lease = lease
         retry = config.register_retry
         self._retries = RetryBudget(retry, context.clock, events=context.events)
-        # Time does not help a stream that has as many consumers as it may have.
+        # Waiting out an outage does not help a stream that is at its limit of consumers.
         self._limited = RetryBudget(
             evolve(retry, outage_seconds=0.0), context.clock, events=context.events
         )
@@ -79,14 +79,14 @@ class ConsumerRegistration:
         self.registered_arn: str | None = None
 
     async def find_active(self, *, is_competing: bool) -> str:
-        """Return the ARN of the ACTIVE consumer; at once if there is one.
+        """Return the ARN of the ACTIVE consumer; register it if it does not exist.
 
         Args:
-            is_competing: whether others are likely to begin at the same moment; they are given a
-                head start of a random length, up to the first delay between registrations.
+            is_competing: whether other processes are likely to start at the same moment. If so,
+                this one first waits for a random time, up to the first registration delay.
 
         Raises:
-            LimitExceededError: the stream has as many consumers as it may have.
+            LimitExceededError: the stream is at its limit of consumers.
             RetriesExhaustedError: the consumer does not become ACTIVE, or calls keep failing.
             ServiceError: a call failed for good.
         """
@@ -110,7 +110,7 @@ class ConsumerRegistration:
         )
 
     async def register_if_absent(self) -> StreamConsumer | None:
-        """Return the consumer; ``None``, after a delay, to look for it again."""
+        """Return the consumer, or ``None`` after a delay: then look for it again."""
         async with self._lease.registering():
             consumer = await self._find()
             if consumer is not None:
@@ -120,7 +120,7 @@ class ConsumerRegistration:
             except ServiceError as error:
                 failure = error
                 self._is_unanswered |= isinstance(error, _UNANSWERED)
-        # ResourceInUse: another process has registered it, and the next description shows it.
+        # ResourceInUse: another process registered it, and the next description shows it.
         await self._context.clock.sleep(await self._delay_after(failure))
         return None
 
@@ -159,7 +159,7 @@ class ConsumerRegistration:
             raise await self._limit_error(failure) from error
 
     async def _limit_error(self, failure: LimitExceededError) -> LimitExceededError:
-        """Return the error that says which consumers the stream has, and what can be done."""
+        """Return the error that lists the consumers of the stream and what to do."""
         return LimitExceededError(
             f"The stream consumer {self._consumer_name} cannot be registered: remove one that is "
             "not used (kinesis-publishers consumers deregister NAME), share one by its name, or "
@@ -210,9 +210,9 @@ class ConsumerRegistration:
 
 
 async def _finish_once_begun(call: Coroutine[Any, Any, _T], *, clock: Clock) -> _T:
-    """Await ``call``; if the task is cancelled meanwhile, give it a few seconds to end first.
+    """Await ``call``. If the task is cancelled meanwhile, allow the call a few seconds to finish.
 
-    Its answer must not be lost: nothing would remove the consumer that the call has made.
+    Without its answer nothing would remove the consumer that the call registered.
     """
     task = asyncio.ensure_future(call)
     try:

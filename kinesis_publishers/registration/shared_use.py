@@ -1,7 +1,7 @@
 """Decides, among the processes of one user on one machine, who removes a stream consumer.
 
-A process that is killed leaves nothing behind but its record: the kernel drops its locks. Processes
-on other machines are not seen; one whose consumer is removed under it registers it again.
+The kernel drops the locks of a process that is killed, and only its record stays. Processes on
+other machines are not seen. If one of them loses its consumer, it registers the consumer again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kinesis_publishers.retry import RetryPolicy
 
 _LOGGER = logging.getLogger(__name__)
 
-# Locks are asked for again and again: a thread that waits in flock() could not be cancelled.
+# Locks are polled: a thread that waits in flock() could not be cancelled.
 _POLLING = RetryPolicy(max_retries=0, base_seconds=0.05, max_seconds=0.5, exponent=1.5)
 # About half a minute: longer than a removal or a registration takes.
 _UNUSUAL_ATTEMPTS = 120
@@ -28,8 +28,8 @@ _UNUSUAL_ATTEMPTS = 120
 class ConsumerLease:
     """The right to use a stream consumer, and the duty of the last one to remove it.
 
-    Only what :meth:`note_created` has recorded is ever removed. Without a directory that can be
-    trusted there are no leases: then nothing is recorded, and nothing removed.
+    Only what :meth:`note_created` recorded is ever removed. Without a directory that can be
+    trusted, nothing is recorded and nothing removed.
 
     Made by :meth:`acquire`; :meth:`release` or :meth:`close` ends it.
     """
@@ -90,7 +90,7 @@ class ConsumerLease:
             return None
 
     def note_created(self, consumer_arn: str) -> None:
-        """Record that this process has registered ``consumer_arn``.
+        """Record that this process registered ``consumer_arn``.
 
         Call it within :meth:`registering`, as soon as the consumer exists.
         """
@@ -110,7 +110,7 @@ class ConsumerLease:
     async def registering(self) -> AsyncIterator[None]:
         """Keep the other processes from registering this consumer at the same time.
 
-        It is meant for a few calls: leave it before waiting for anything else.
+        Hold it for a few calls only, and leave it before any other wait.
         """
         lock = None
         if self._files is not None:
@@ -128,8 +128,8 @@ class ConsumerLease:
         """Leave; the last one to leave removes the consumer, if one was recorded.
 
         Args:
-            remove: is awaited with the recorded ARN while no other can join. The record is kept for
-                the next one that leaves if it raises or returns False.
+            remove: awaited with the recorded ARN, while no other process can join. If it raises or
+                returns False, the record stays for the next process that leaves.
         """
         try:
             if self._is_last():
@@ -153,11 +153,11 @@ class ConsumerLease:
             if self._users.is_current:
                 return True
         except OSError as error:
-            _LOGGER.warning("The other users of a stream consumer cannot be found out: %s", error)
+            _LOGGER.warning("Whether others use a stream consumer cannot be determined: %s", error)
             return False
         _LOGGER.warning(
-            "%s was removed, which held who uses and who registered the stream consumer %s: it is "
-            "not removed. If it is yours and nothing uses it, remove it: %s",
+            "%s is gone. It recorded who uses and who registered the stream consumer %s, which is "
+            "therefore not removed. If it is yours and nothing uses it, remove it: %s",
             self._files.users,
             self._files.consumer_name,
             deregister_by_name_command(self._files.stream_arn, self._files.consumer_name),
@@ -181,8 +181,8 @@ async def _take(path: Path, clock: Clock, *, exclusive: bool) -> FileLock:
         attempt += 1
         if attempt == _UNUSUAL_ATTEMPTS:
             _LOGGER.warning(
-                "%s has been locked by another process for a while, which this one waits for. If "
-                "that one was stopped (Ctrl-Z), continue or end it: fuser %s shows it.",
+                "Another process has held the lock on %s for a while, and this one waits for it. "
+                "If it was stopped (Ctrl-Z), continue or end it: fuser %s shows it.",
                 path,
                 path,
             )

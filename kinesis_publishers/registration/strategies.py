@@ -47,7 +47,7 @@ class LazyRegistrar(StreamConsumerRegistrar):
                 for one in consumers:
                     scope.spawn(one.leave(), name=f"leave the consumer of {one.stream_arn}")
         finally:
-            # A task that is cancelled before its first step has left nothing.
+            # A task that is cancelled before its first step has released nothing.
             for one in consumers:
                 one.abandon()
 
@@ -55,8 +55,8 @@ class LazyRegistrar(StreamConsumerRegistrar):
 class EagerRegistrar(LazyRegistrar):
     """Selected by ``stream.efo.registration = EAGER``: registers before any shard is read.
 
-    A consumer whose ARN is configured was registered elsewhere: no call is made for it unless it
-    turns out to be gone. It is removed at the end if this machine has registered it.
+    A consumer whose ARN is configured was registered elsewhere. It is looked up only if a
+    subscription does not find it, and removed at the end if this machine registered it.
     """
 
     def __init__(self, config: RegistrationConfig, context: ControlContext) -> None:
@@ -103,8 +103,8 @@ class NoRegistrar(StreamConsumerRegistrar):
                 f"{RegistrationConfig.strategy.full_key} is NONE: set {key} to the ARN of a stream "
                 "consumer"
             )
-        # Only the ARN says which stream SubscribeToShard reads. Streams of the same name have
-        # shards of the same names: the records would be another stream's, without an error.
+        # SubscribeToShard reads the stream of this ARN. Shards of another stream have the same ids,
+        # so its records would be delivered without an error.
         if stream_arn_of(arn) != stream_arn:
             raise InvalidOptionError(
                 f"{key}: {arn!r} is a consumer of a stream in another region or account, expected "
@@ -167,7 +167,7 @@ class _ConsumerOfStream:
         return self.arn
 
     async def _join(self) -> ConsumerLease:
-        # Also of a consumer that exists: its users keep others from removing it.
+        # Needed for an existing consumer too: a lease keeps others from removing it.
         if self._lease is None:
             self._lease = await ConsumerLease.acquire(
                 self.stream_arn,
@@ -206,10 +206,10 @@ class _ConsumerOfStream:
 
 
 class _SingleFlight:
-    """Does something once for all callers that need it at the same time.
+    """Runs work once for all callers that need it at the same time.
 
-    They all get the result, or the failure, of the caller that does it. If that caller is
-    cancelled, another one starts again.
+    All of them get the result, or the failure, of the caller that runs it. If that caller is
+    cancelled, another one starts over.
     """
 
     def __init__(self) -> None:
