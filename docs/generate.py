@@ -134,6 +134,8 @@ def _render_option(option: Option[Any]) -> str:
     if option.secret:
         notes += " Secret: masked in every message."
     facts = {"Default": _default_of(option), "accepted": _escape(_accepted_by(option))}
+    if facts["Default"] == "none":
+        del facts["Default"]
     if option.section in _INTRODUCTIONS and _OF_A_CALL.search(option.key):
         notes = ""
         del facts["accepted"]
@@ -146,6 +148,7 @@ def _render_option(option: Option[Any]) -> str:
         name: ", ".join(f"`{one}`" for one in found) for name, found in names.items() if found
     }
     listed = "; ".join(f"*{name}* {fact}" for name, fact in facts.items())
+    listed = f"*{listed[1].upper()}{listed[2:]}"
     paragraphs = [f"### `{option.full_key}`", _escape(notes), f"{listed}."]
     return "".join(f"\n{paragraph}\n" for paragraph in paragraphs if paragraph)
 
@@ -156,6 +159,7 @@ def _accepted_by(option: Option[Any]) -> str:
         return ", ".join(f"`{choice}`" for choice in option.choices)
     text = re.sub(r", or with a unit such as \S+ or \w+", "", accepted_text(option))
     text = re.sub(r"^a duration in m?s of at least 0(?: and)?", "a duration", text)
+    text = text.replace(" of at least ", " from ").replace(" and of at most ", " to ")
     return re.sub(r"^a whole number of bytes(?: of at least 1\b)?", "a size", text)
 
 
