@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 import os
 import sys
 from zipimport import zipimporter
 
 from pyspark import TaskContext
+
+from kinesis_publishers.errors import InvalidOptionError
+from kinesis_publishers.events import LOG_FORMAT_VARIABLE, log_formatter
+from kinesis_publishers_spark.boundary import LEVEL_VARIABLE
 
 # How long Spark's thread may wait for the planner's, which is busy while it polls many shards: with
 # Python's default of 5 ms, a trigger that finds nothing took three times as long.
@@ -24,6 +29,7 @@ _HEAP_OPTIONS = {
     -1: 64 * 1024 * 1024,  # M_TRIM_THRESHOLD
     -8: 1,  # M_ARENA_MAX
 }
+_LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 read_directory_again = zipimporter.invalidate_caches
 
 
@@ -39,6 +45,8 @@ def prepare_worker(*, again: bool = False) -> None:
     is_prepared = zipimporter.invalidate_caches is invalidate_if_changed
     if TaskContext.get() is None or (is_prepared and not again):
         return
+    if LOG_FORMAT_VARIABLE in os.environ:
+        write_logs()
     zipimporter.invalidate_caches = invalidate_if_changed  # type: ignore[assignment]
     _freeze()
 
@@ -55,6 +63,33 @@ def prepare_source() -> None:
     if spec is not None and spec.name == _SOURCE_MODULE:
         keep_heap()
         _freeze()
+
+
+def write_logs() -> None:
+    """Write the packages' logs to standard error as two environment variables say.
+
+    Logging is not configured in the processes that Spark starts: without a handler, Python writes
+    warnings only, as text. Handlers that exist already are left alone.
+
+    Raises:
+        ConfigError: the level or the format does not exist.
+    """
+    level = os.environ.get(LEVEL_VARIABLE, "").strip().upper()
+    if level and level not in logging.getLevelNamesMapping():
+        raise InvalidOptionError(
+            f"The environment variable {LEVEL_VARIABLE} is {level!r}: use DEBUG, INFO, WARNING or "
+            "ERROR."
+        )
+    if not level and not os.environ.get(LOG_FORMAT_VARIABLE):
+        return
+    formatter = log_formatter(logging.Formatter(_LOG_LINE))
+    for logger in map(logging.getLogger, ("kinesis_publishers", "kinesis_publishers_spark")):
+        if level:
+            logger.setLevel(level)
+        if not logger.hasHandlers():
+            handler = logging.StreamHandler()
+            handler.setFormatter(formatter)
+            logger.addHandler(handler)
 
 
 def keep_heap() -> None:

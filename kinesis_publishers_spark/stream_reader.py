@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -14,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kinesis_publishers.config import StreamsConfig
-from kinesis_publishers.errors import ConfigError, InvalidOptionError
-from kinesis_publishers_spark.boundary import LEVEL_VARIABLE, at_boundary
+from kinesis_publishers.errors import ConfigError
+from kinesis_publishers_spark.boundary import at_boundary
 from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.micro_batches import MicroBatches, Query, Session, SessionFactory
 from kinesis_publishers_spark.offsets import Offset, OffsetJson
 from kinesis_publishers_spark.options import Planner, SparkConfig
 from kinesis_publishers_spark.partitions import TaskReader
-from kinesis_publishers_spark.processes import prepare_source
+from kinesis_publishers_spark.processes import prepare_source, write_logs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,8 +42,6 @@ except ImportError:  # Spark before 4.2 has neither admission control nor Availa
 
 
 _LOGGER = logging.getLogger("kinesis_publishers_spark.batches")
-_PACKAGES = ("kinesis_publishers", "kinesis_publishers_spark")
-_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # Spark asks for the lag a hundred times a second while nothing is new.
 _REPORT_SECONDS = 1.0
 # Start and end of a micro-batch, and the end of the next.
@@ -111,7 +108,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _batches(self) -> MicroBatches:
         if self._micro_batches is None:
-            _write_logs(os.environ)
+            write_logs()
             prepare_source()
             self._micro_batches = MicroBatches(self._properties, self._make_session)
         return self._micro_batches
@@ -235,33 +232,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         extra = {f"kinesis_{name}": value for name, value in {"event": event, **fields}.items()}
         _LOGGER.info("micro-batch %s %s", event, text, extra=extra)
-
-
-def _write_logs(environ: Mapping[str, str]) -> None:
-    """Write the packages' logs to standard error from the level that the environment names.
-
-    Spark runs a source in a Python process of its own, in which logging is not configured: without
-    a handler it writes warnings only. Standard error of that process is the driver's. Handlers that
-    exist already are left alone.
-
-    Raises:
-        InvalidOptionError: the level does not exist.
-    """
-    level = environ.get(LEVEL_VARIABLE, "").strip().upper()
-    if not level:
-        return
-    if level not in logging.getLevelNamesMapping():
-        raise InvalidOptionError(
-            f"The environment variable {LEVEL_VARIABLE} is {level!r}: use DEBUG, INFO, WARNING or "
-            "ERROR."
-        )
-    for name in _PACKAGES:
-        logger = logging.getLogger(name)
-        logger.setLevel(level)
-        if not logger.hasHandlers():
-            handler = logging.StreamHandler()
-            handler.setFormatter(logging.Formatter(_FORMAT))
-            logger.addHandler(handler)
 
 
 def _batch_limit(configured: BatchLimit, asked: ReadLimit | None) -> BatchLimit | None:

@@ -73,37 +73,34 @@ class SlowCalls:
             seconds = now - call.since
             if seconds >= (2 * call.told_seconds or self._after_seconds) > 0:
                 call.told_seconds = seconds
-                waits = "its shard waits" if call.shard else "what comes next waits"
-                self._report(call, f"%s has not returned for %.0f s; {waits}%s")
+                self._report(call)
 
     def _note_return(self, call: _Call) -> None:
         now = self._clock.monotonic()
         if not 0 < self._after_seconds <= now - call.since:
             return
-        text = "%s has returned after %.0f s%s"
+        advice = ""
         if now - self._looked_at > 2 * LOOK_SECONDS:
             call.at = call.taken()
-            text += ". It has blocked the event loop: let asyncio.to_thread run what blocks."
+            advice = " It has blocked the event loop: let asyncio.to_thread run what blocks."
         elif call.taken() > call.at + 1 and not call.told_seconds:
             # Several have returned since the last look: none is known to have taken that long.
             return
-        self._report(call, text, has_returned=True)
+        self._report(call, advice, has_returned=True)
 
-    def _report(self, call: _Call, text: str, *, has_returned: bool = False) -> None:
+    def _report(self, call: _Call, advice: str = "", *, has_returned: bool = False) -> None:
         seconds = self._clock.monotonic() - call.since
         part = call.batch and call.batch.slice(call.at, call.at + 1)
         record = part.first_sequence_number if part else None
-        place = f"record {record} of {call.shard}" if record else call.shard
-        _LOGGER.warning(text, call.callback, seconds, f" ({place})" if place else "")
-        self._events(
-            CallbackDelayed(
-                shard=call.shard,
-                callback=call.callback,
-                record=record,
-                seconds=seconds,
-                has_returned=has_returned,
-            )
+        event = CallbackDelayed(
+            shard=call.shard,
+            callback=call.callback,
+            record=record,
+            seconds=seconds,
+            has_returned=has_returned,
         )
+        _LOGGER.warning("%s%s", event, advice, extra=event.fields())
+        self._events(event)
 
 
 def name_of(callback: object) -> str:

@@ -6,6 +6,9 @@ public.
 """
 
 from kinesis_publishers.events.event import Event as Event
+from kinesis_publishers.events.log_format import LOG_FORMAT_VARIABLE as LOG_FORMAT_VARIABLE
+from kinesis_publishers.events.log_format import JsonLogFormatter as JsonLogFormatter
+from kinesis_publishers.events.log_format import log_formatter as log_formatter
 from kinesis_publishers.events.producing import *  # noqa: F403
 from kinesis_publishers.events.queries import *  # noqa: F403
 from kinesis_publishers.events.reading import *  # noqa: F403

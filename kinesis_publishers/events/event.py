@@ -1,10 +1,14 @@
-"""What all events are: values, and how the log ranks them."""
+"""What all events are: values with a level, a sentence for people and fields for machines."""
 
 from __future__ import annotations
 
 import logging
+import re
+from datetime import datetime
+from string import Formatter
 from typing import Any, ClassVar
 
+import attrs
 from attrs import frozen
 
 from kinesis_publishers.model import ShardKey
@@ -12,19 +16,47 @@ from kinesis_publishers.model import ShardKey
 
 @frozen
 class Event:
-    """A fact about reading or writing.
+    """A fact about reading or writing. ``str`` returns it as a sentence.
 
     Attributes:
         level: how :func:`log_event` ranks it: INFO in the life of a fetcher or a producer, DEBUG
             where there may be thousands a second, and WARNING or higher for what needs attention.
+        says: the template of the sentence. A field stands in braces, and ``{stream}`` is the name
+            of its stream. A format such as ``{error: with #}`` puts the value in the place of
+            ``#``; ``None`` or ``""`` leaves the whole text out, and 1 makes its plural singular.
     """
 
     level: ClassVar[int] = logging.INFO
+    says: ClassVar[str] = ""
 
     def __init_subclass__(cls, *, level: int | None = None, **more: Any) -> None:
         super().__init_subclass__(**more)
         if level is not None:
             cls.level = level
+
+    def __str__(self) -> str:
+        if not self.says:
+            return repr(self)
+        values = {name: getattr(self, name) for name in attrs.fields_dict(type(self))}
+        arn = values.get("stream_arn")
+        return _SENTENCES.vformat(self.says, (), values | {"stream": arn and _name_in(arn)})
+
+    def fields(self) -> dict[str, Any]:
+        """Return names and values that JSON can express.
+
+        ``event`` names the class. A shard becomes ``stream``, ``stream_arn`` and ``shard``. A
+        ``message`` is left out: the sentence quotes it.
+        """
+        found: dict[str, Any] = {"event": type(self).__name__}
+        for name in attrs.fields_dict(type(self)):
+            value = getattr(self, name)
+            if isinstance(value, ShardKey):
+                found |= _fields_of_stream(value.stream_arn) | {"shard": value.shard_id}
+            elif name == "stream_arn":
+                found |= _fields_of_stream(value) if value else {}
+            elif name != "message":
+                found[name] = _plain(value)
+        return found
 
 
 @frozen(kw_only=True)
@@ -32,3 +64,37 @@ class ShardEvent(Event):
     """A fact about one shard."""
 
     shard: ShardKey
+
+
+class _Sentences(Formatter):
+    """Fills the templates of events."""
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        before, mark, after = format_spec.partition("#")
+        if not mark:
+            return ", ".join(value) if isinstance(value, tuple) else format(value, format_spec)
+        if value in (None, ""):
+            return ""
+        if isinstance(value, float):
+            value = f"{value:.1f}"
+        after = re.sub("(ie)?s$", lambda s: "y" if s[1] else "", after) if value == 1 else after
+        return f"{before}{str(value).rstrip('.')}{after}"
+
+
+_SENTENCES = _Sentences()
+
+
+def _name_in(stream_arn: str) -> str:
+    return stream_arn.rpartition("/")[2]
+
+
+def _fields_of_stream(arn: str) -> dict[str, str]:
+    return {"stream": _name_in(arn), "stream_arn": arn}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, tuple):
+        return [*value]
+    return value if value is None or isinstance(value, int | float | str) else str(value)

@@ -18,6 +18,7 @@ class ProducerStarted(Event):
         shards: how many open shards the stream has.
     """
 
+    says = "A producer to stream {stream} started with {shards:# open shards}."
     stream_arn: str
     shards: int
 
@@ -30,6 +31,7 @@ class ProducerStopped(Event):
         records: how many records had not been written.
     """
 
+    says = "A producer to stream {stream} stopped with {records:# unwritten records}."
     stream_arn: str
     records: int
 
@@ -48,6 +50,9 @@ class RecordsPut(ShardEvent, level=DEBUG):
         seconds: how long the oldest took from ``put`` to here.
     """
 
+    says = (
+        "Shard {shard} accepted {records:# records} in {entries:# entries}, after {seconds:.3f} s."
+    )
     entries: int
     records: int
     payload_bytes: int
@@ -66,6 +71,7 @@ class RecordsRefused(ShardEvent, level=DEBUG):
         entries: how many it counts.
     """
 
+    says = "Shard {shard} refused {entries:# entries}: {code}."
     code: str
     entries: int
 
@@ -79,6 +85,10 @@ class PutRecordsAnswered(Event, level=DEBUG):
         pending_records: how many records are in the buffer now, these included.
     """
 
+    says = (
+        "PutRecords to stream {stream} took {seconds:.3f} s for {entries:# entries}"
+        "{code:, and failed with #}."
+    )
     stream_arn: str
     entries: int
     records: int
@@ -97,6 +107,7 @@ class RecordsFailed(Event, level=WARNING):
         code: the service's error code, or the name of the exception.
     """
 
+    says = "The producer gave up {records:# records} for shard {shard}: {code}."
     shard: ShardKey
     code: str
     records: int
@@ -113,6 +124,10 @@ class ShardMispredicted(Event):
         resent: how many of them are sent again, because readers of that shard leave them out.
     """
 
+    says = (
+        "Shard {shard_id} received {records:# records} expected in {shard}. The producer sends "
+        "{resent} of them again."
+    )
     shard: ShardKey
     shard_id: str
     records: int

@@ -17,6 +17,10 @@ class QueryProgressed(Event, level=DEBUG):
     The source reads several streams if none is named.
     """
 
+    says = (
+        "Query {query} read {rows:# rows}{stream: of stream #} and holds back "
+        "{held_back_shards:# shards}."
+    )
     query: str
     stream_arn: str | None
     rows: int
@@ -31,6 +35,7 @@ class QueryLagMeasured(ShardEvent, level=DEBUG):
     shard is not reported any more.
     """
 
+    says = "Query {query} reads shard {shard}{seconds: with a lag of # s}."
     query: str
     seconds: float | None
     millis_behind_latest: int | None
@@ -40,6 +45,10 @@ class QueryLagMeasured(ShardEvent, level=DEBUG):
 class RecordsLate(Event, level=WARNING):
     """A query has read records that arrived more than 15 s before an earlier micro-batch's end."""
 
+    says = (
+        "Query {query} read {records:# records}{stream: of stream #}{shard: of shard #} that "
+        "arrived more than 15 s before the end of an earlier micro-batch."
+    )
     query: str
     shard: ShardKey | None
     stream_arn: str | None
@@ -50,6 +59,7 @@ class RecordsLate(Event, level=WARNING):
 class QueryWrote(Event, level=DEBUG):
     """A query has written the rows of a micro-batch to its sink."""
 
+    says = "Query {query} wrote {rows:# rows}."
     query: str
     rows: int
 
@@ -58,5 +68,6 @@ class QueryWrote(Event, level=DEBUG):
 class QueryEnded(Event):
     """A query has ended, perhaps with an error, of which it has the class."""
 
+    says = "Query {query} ended{error: with #}."
     query: str
     error: str | None

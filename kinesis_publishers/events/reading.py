@@ -19,6 +19,7 @@ class FetcherStarted(Event):
         streams: names or ARNs.
     """
 
+    says = "A fetcher of {streams} started."
     streams: tuple[str, ...]
 
 
@@ -31,6 +32,7 @@ class FetcherStopped(Event):
         error: what stopped it, in words; ``None`` if it was asked to stop.
     """
 
+    says = "A fetcher of {streams} stopped after {seconds:.1f} s{error:: #}."
     streams: tuple[str, ...]
     seconds: float
     error: str | None
@@ -45,6 +47,7 @@ class StreamPrepared(Event):
         is_resumed: whether reading continues where an earlier reader stopped.
     """
 
+    says = "Stream {stream} is ready with {shards:# shards}."
     stream_arn: str
     shards: int
     is_resumed: bool
@@ -54,6 +57,7 @@ class StreamPrepared(Event):
 class ShardsDiscovered(Event):
     """ListShards, or the last answer of a parent, listed shards that were not known before."""
 
+    says = "Stream {stream} has new shards: {shard_ids}."
     stream_arn: str
     shard_ids: tuple[str, ...]
 
@@ -62,12 +66,15 @@ class ShardsDiscovered(Event):
 class ShardStarted(ShardEvent):
     """Reading of a shard began."""
 
+    says = "Shard {shard} started at {position}."
     position: StartingPosition
 
 
 @frozen(kw_only=True)
 class ShardEnded(ShardEvent):
     """A shard was read to its end, or has left the retention; it is not read further."""
+
+    says = "Shard {shard} ended."
 
 
 @frozen(kw_only=True)
@@ -79,6 +86,7 @@ class ShardStopped(ShardEvent):
         error: what it failed with, in words; ``None`` if it was asked to stop.
     """
 
+    says = "Shard {shard} stopped at {position}{error:: #}."
     position: StartingPosition
     error: str | None
 
@@ -91,14 +99,12 @@ class ShardLeftBehind(ShardEvent, level=WARNING):
         seconds: how far it is behind the one that is furthest; ``None`` if it was never read.
     """
 
+    says = (
+        "Shard {shard} cannot be read{seconds:, # s behind}: the other shards go on without it. "
+        "Its records may come too late for windows of event time "
+        "(kinesis.spark.alignment.patience)."
+    )
     seconds: float | None
-
-    def __str__(self) -> str:
-        distance = "" if self.seconds is None else f", {self.seconds:.0f} s behind"
-        return (
-            f"{self.shard} cannot be read{distance}: the other shards go on without it. Its "
-            "records may come too late for windows of event time (kinesis.spark.alignment.patience)"
-        )
 
 
 @frozen(kw_only=True)
@@ -110,6 +116,7 @@ class RangeRead(ShardEvent):
             instant or with the shard.
     """
 
+    says = "Shard {shard} was read from {start}{end: to #} in {seconds:.1f} s."
     start: StartingPosition
     end: SequenceNumber | None
     seconds: float
@@ -131,6 +138,10 @@ class RecordsFetched(ShardEvent, level=DEBUG):
         call_seconds: how long the call took.
     """
 
+    says = (
+        "Shard {shard} returned {records:# records} in {call_seconds:.3f} "
+        "s{millis_behind_latest:, # ms behind its tip}."
+    )
     records: int
     payload_bytes: int
     millis_behind_latest: int | None
@@ -144,6 +155,7 @@ class RecordsFetched(ShardEvent, level=DEBUG):
 class IteratorReplaced(ShardEvent, level=DEBUG):
     """An expired shard iterator was replaced, from the stored position."""
 
+    says = "Shard {shard} has a new iterator at {position}: the old one had expired."
     position: StartingPosition
 
 
@@ -155,6 +167,7 @@ class SubscriptionStarted(ShardEvent, level=DEBUG):
         is_reopened: whether it continues one that has ended.
     """
 
+    says = "Shard {shard} accepted a subscription at {position}."
     position: StartingPosition
     consumer_arn: str
     is_reopened: bool = False
@@ -164,6 +177,7 @@ class SubscriptionStarted(ShardEvent, level=DEBUG):
 class SubscriptionEnded(ShardEvent, level=DEBUG):
     """A subscription is over; unless the shard has ended, another one follows."""
 
+    says = "Shard {shard} ended a subscription after {seconds:.1f} s: {reason:#}."
     reason: str
     seconds: float
 
@@ -172,6 +186,7 @@ class SubscriptionEnded(ShardEvent, level=DEBUG):
 class EventReceived(ShardEvent, level=DEBUG):
     """A subscription delivered an event, which may have been a heartbeat without records."""
 
+    says = "Shard {shard} sent {records:# records}{millis_behind_latest:, # ms behind its tip}."
     records: int
     payload_bytes: int
     millis_behind_latest: int | None
@@ -181,6 +196,7 @@ class EventReceived(ShardEvent, level=DEBUG):
 class RecordsSkipped(ShardEvent, level=DEBUG):
     """Records were dropped: they had been delivered before, or came twice in one answer."""
 
+    says = "Shard {shard} returned {records:# records} that had been delivered before."
     records: int
 
 
@@ -200,6 +216,10 @@ class AggregatesExpanded(ShardEvent, level=DEBUG):
             aggregate of the shard has them, too.
     """
 
+    says = (
+        "Shard {shard} held {user_records:# records} in {aggregates:# aggregates}; {left_out} "
+        "were left out, {copies} were copies, {foreign} foreign, {corrupt} corrupt."
+    )
     aggregates: int = 0
     user_records: int = 0
     left_out: int = 0
@@ -216,6 +236,7 @@ class RecordsProcessed(ShardEvent, level=DEBUG):
         seconds: how long the application took.
     """
 
+    says = "The application processed {records:# records} of shard {shard} in {seconds:.3f} s."
     records: int
     payload_bytes: int
     seconds: float
@@ -238,6 +259,15 @@ class CallbackDelayed(Event, level=DEBUG):
     seconds: float
     has_returned: bool
 
+    def __str__(self) -> str:
+        waits = "its shard waits" if self.shard else "what comes next waits"
+        did = "has returned after" if self.has_returned else "has not returned for"
+        place = f"record {self.record} of {self.shard}" if self.record else self.shard
+        return (
+            f"{self.callback} {did} {self.seconds:.0f} s{'' if self.has_returned else f'; {waits}'}"
+            f"{f' ({place})' if place else ''}."
+        )
+
 
 @frozen(kw_only=True)
 class LagMeasured(ShardEvent, level=DEBUG):
@@ -248,6 +278,7 @@ class LagMeasured(ShardEvent, level=DEBUG):
             was read last; 0 at the tip.
     """
 
+    says = "Shard {shard} is processed with a lag of {seconds:.1f} s."
     seconds: float
 
 
@@ -260,6 +291,7 @@ class WatermarkMeasured(Event, level=DEBUG):
         seconds: how old the watermark is.
     """
 
+    says = "The watermark is {watermark}, {seconds:.1f} s ago."
     watermark: datetime
     seconds: float
 
@@ -268,6 +300,7 @@ class WatermarkMeasured(Event, level=DEBUG):
 class ProcessingFailed(ShardEvent, level=WARNING):
     """The application raised an error: the records of the delivery do not count as processed."""
 
+    says = "The application failed on {records:# records} of shard {shard}: {error:#}."
     records: int
     error: str
 
@@ -276,6 +309,7 @@ class ProcessingFailed(ShardEvent, level=WARNING):
 class CheckpointsSaved(Event, level=DEBUG):
     """The checkpoint store has written how far shards have been processed, or where they begin."""
 
+    says = "The checkpoint store saved {shards:# shards} in {seconds:.3f} s."
     shards: int
     seconds: float
 
@@ -288,15 +322,15 @@ class CheckpointsRefused(Event, level=WARNING):
         message: which shard, and what to do.
     """
 
+    says = "{message:#}."
     message: str
-
-    def __str__(self) -> str:
-        return self.message
 
 
 @frozen(kw_only=True)
 class LeaseTaken(ShardEvent):
     """This worker has got the lease on a shard, and reads it."""
+
+    says = "This worker took the lease on shard {shard}."
 
 
 @frozen(kw_only=True)
@@ -307,6 +341,7 @@ class LeaseReleased(ShardEvent):
         owner: the worker that had asked for it; ``None`` if anybody may take it.
     """
 
+    says = "This worker released the lease on shard {shard}{owner: to #}."
     owner: str | None
 
 
@@ -319,6 +354,7 @@ class LeaseLost(ShardEvent, level=WARNING):
         is_removed: whether the row was removed, and the checkpoint with it.
     """
 
+    says = "This worker lost the lease on shard {shard}{owner: to #}; records may be repeated."
     owner: str | None
     is_removed: bool = False
 
@@ -336,6 +372,7 @@ class LeasesCounted(Event, level=DEBUG):
         spilled: how many free ones it does not take because it has as many as it may.
     """
 
+    says = "Worker {worker} holds {current} of {total:# leases}; {free} are free."
     worker: str
     current: int
     total: int

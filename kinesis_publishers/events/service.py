@@ -15,6 +15,7 @@ from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 class BackpressureBegan(ShardEvent, level=DEBUG):
     """The pending pool has no room for what a shard would read next: the application is behind."""
 
+    says = "Shard {shard} waits for room for {records:# records}."
     records: int
     payload_bytes: int
 
@@ -23,6 +24,7 @@ class BackpressureBegan(ShardEvent, level=DEBUG):
 class BackpressureEnded(ShardEvent, level=DEBUG):
     """A shard no longer waits for room: it has received it, or has stopped waiting."""
 
+    says = "Shard {shard} waited {seconds:.1f} s for room."
     seconds: float
 
 
@@ -35,6 +37,10 @@ class PoolUsed(Event, level=DEBUG):
         waiters: how many shards wait for room.
     """
 
+    says = (
+        "The pool holds {records:# records} and {payload_bytes:# bytes}; the limits are "
+        "{max_records} and {max_bytes}."
+    )
     records: int
     payload_bytes: int
     max_records: int
@@ -46,6 +52,7 @@ class PoolUsed(Event, level=DEBUG):
 class Throttled(ShardEvent, level=DEBUG):
     """AWS refused a call because a rate is used up; it is repeated after a delay."""
 
+    says = "Shard {shard} throttled {operation}."
     operation: str
 
 
@@ -61,6 +68,10 @@ class CallRetried(Event, level=DEBUG):
         shard: which shard the call is about, if it is about one.
     """
 
+    says = (
+        "{operation}{shard: of shard #} failed ({code}); retry {attempt} follows in "
+        "{delay_seconds:.1f} s. {message:#}."
+    )
     operation: str
     code: str
     attempt: int
@@ -73,6 +84,7 @@ class CallRetried(Event, level=DEBUG):
 class ConsumerRegistered(Event):
     """A stream consumer was registered by this process."""
 
+    says = "Stream {stream} has a new consumer: {consumer_arn}."
     stream_arn: str
     consumer_arn: str
 
@@ -84,6 +96,7 @@ class ConsumerAwaited(Event):
     Reported once for each status.
     """
 
+    says = "The reader of stream {stream} waits: {consumer_arn} is {status}."
     stream_arn: str
     consumer_arn: str
     status: str
@@ -93,6 +106,7 @@ class ConsumerAwaited(Event):
 class ConsumerDeregistered(Event):
     """A stream consumer that this application had registered was removed."""
 
+    says = "The stream consumer {consumer_arn} was removed."
     consumer_arn: str
 
 
@@ -111,6 +125,7 @@ class DataLossTolerated(ShardEvent, level=ERROR):
         next_record: the record that reading continues with, if that is known.
     """
 
+    says = "{message:#}."
     message: str
     position: StartingPosition | None = None
     since: datetime | None = None

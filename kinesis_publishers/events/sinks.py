@@ -34,12 +34,12 @@ def level_of(event: Event) -> int:
 def log_event(event: Event) -> None:
     """Write ``event`` to the logger ``kinesis_publishers``.
 
-    The lifecycle of a fetcher is INFO, each answer and delivery DEBUG, and what needs attention
-    WARNING or higher.
+    The message is its sentence, and the log record has its fields as attributes. The lifecycle of a
+    fetcher is INFO, each answer and delivery DEBUG, and what needs attention WARNING or higher.
     """
     level = level_of(event)
     if _LOGGER.isEnabledFor(level):
-        _LOGGER.log(level, "%s", event)
+        _LOGGER.log(level, "%s", event, extra=event.fields())
 
 
 def ignore_event(event: Event) -> None:

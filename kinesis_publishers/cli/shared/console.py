@@ -136,13 +136,13 @@ class _LineFormatter(logging.Formatter):
     """Renders records as the command line's errors look: ``Warning: ...``."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return f"{record.levelname.capitalize()}: {_words_of(record)}"
+        return f"{record.levelname.capitalize()}: {record.message}"
 
 
 def set_up_logging() -> None:
     """Log to standard error from now on; for the process of a command, not for a library."""
     handler = _CommandHandler()
-    handler.setFormatter(_LineFormatter())
+    handler.setFormatter(_chosen(_LineFormatter()))
     handler.addFilter(_says_more_than_the_error)
     logging.getLogger().addHandler(handler)
 
@@ -154,7 +154,7 @@ def log_everything() -> None:
     """
     for handler in logging.getLogger().handlers:
         if isinstance(handler, _CommandHandler):
-            handler.setFormatter(logging.Formatter(_DETAILED))
+            handler.setFormatter(_chosen(logging.Formatter(_DETAILED)))
             handler.removeFilter(_says_more_than_the_error)
             logging.getLogger(_OWN).setLevel(logging.DEBUG)
 
@@ -173,13 +173,18 @@ def _says_more_than_the_error(record: logging.LogRecord) -> bool:
     return not isinstance(_event_of(record), ends)
 
 
-def _words_of(record: logging.LogRecord) -> str:
-    from kinesis_publishers.events import CheckpointsRefused, DataLossTolerated
+def _chosen(text: logging.Formatter) -> logging.Formatter:
+    # Most commands log nothing, and start faster without events.
+    if "KINESIS_PUBLISHERS_LOG_FORMAT" not in os.environ:
+        return text
+    from kinesis_publishers.errors import ConfigError
+    from kinesis_publishers.events import log_formatter
 
-    event = _event_of(record)
-    if isinstance(event, DataLossTolerated | CheckpointsRefused):
-        return event.message
-    return record.message
+    try:
+        return log_formatter(text)
+    except ConfigError as error:
+        say(f"Error: {error}")
+        sys.exit(2)
 
 
 def _event_of(record: logging.LogRecord) -> object:

@@ -14,6 +14,7 @@ from pathlib import Path
 from kinesis_publishers.assembly import ControlServices, open_control
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.errors import KinesisPublishersError
+from kinesis_publishers.events import log_formatter
 from kinesis_publishers.readers.guard.guard import READY, GuardRequest
 from kinesis_publishers.registration import ConsumerLease, deregister_consumer
 from kinesis_publishers.registration.consumers import deregister_command
@@ -45,7 +46,10 @@ def _set_up_logging() -> None:
         file = logging.FileHandler(lease_directory() / LOG_NAME, encoding="utf-8", delay=True)
         file.setLevel(logging.WARNING)
         handlers.append(file)
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=handlers)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for handler in handlers:
+        handler.setFormatter(log_formatter(text))
+    logging.basicConfig(handlers=handlers)
     logging.getLogger("kinesis_publishers").setLevel(logging.INFO)
 
 

@@ -195,8 +195,10 @@ def test_debug_shows_what_is_logged_and_where_the_error_comes_from(run: RunComma
         code, errors = ending(child)
     lines = errors.decode().splitlines()
     assert code == 1
-    assert "INFO kinesis_publishers: FetcherStarted(" in lines[0]
-    assert any("INFO kinesis_publishers: FetcherStopped(" in line for line in lines)
+    assert lines[0].endswith("INFO kinesis_publishers: A fetcher of orders started.")
+    assert any(
+        "INFO kinesis_publishers: A fetcher of orders stopped after" in line for line in lines
+    )
     assert "Traceback (most recent call last):" in lines
     assert f"{lines[-1]}\n".endswith(_DENIAL)
 

@@ -57,10 +57,10 @@ async def test_a_callback_that_hangs_is_reported_ever_less_often_and_when_it_ret
     )
     assert caplog.messages == [
         *(
-            f"{first.callback} has not returned for {seconds} s; its shard waits {place}"
+            f"{first.callback} has not returned for {seconds} s; its shard waits {place}."
             for seconds in (60, 120, 240)
         ),
-        f"{first.callback} has returned after 300 s {place}",
+        f"{first.callback} has returned after 300 s {place}.",
     ]
     # The age of the oldest record that is not processed, until it is and its shard is idle.
     lags = [one.seconds for one in world.events_of(LagMeasured)]

@@ -307,7 +307,7 @@ async def test_the_others_go_on_without_a_shard_that_refuses_for_too_long(
     (event,) = simulation.world.events_of(ShardLeftBehind)
     # What was left out came late, and is counted: all but the first page.
     late = dict(simulation.query.late)
-    assert str(event).startswith("orders/shardId-000000000002 cannot be read, 6")
+    assert str(event).startswith("Shard orders/shardId-000000000002 cannot be read, 6")
     assert late == {event.shard: 8}
 
 

@@ -12,10 +12,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import CheckpointError, ConfigErrors, InvalidOptionError
 from kinesis_publishers_spark import stream_reader
+from kinesis_publishers_spark.boundary import LEVEL_VARIABLE
 from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.offsets import Offset
-from kinesis_publishers_spark.stream_reader import LEVEL_VARIABLE
 from tests.unit.spark.tip_sessions import TipSessions, place
 
 if TYPE_CHECKING:
