@@ -1,12 +1,10 @@
-"""Checkpoints in a table of PostgreSQL, MySQL, MariaDB or SQLite: needs the extra ``sql``."""
+"""Checkpoints in a table of PostgreSQL, MySQL or MariaDB: needs an extra."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from itertools import groupby
 from operator import attrgetter
@@ -78,22 +76,6 @@ def _upsert(table: sa.Table, dialect: str) -> Any:
     return insert.on_conflict_do_update(index_elements=list(_KEYS), set_=fields)
 
 
-async def _finish(call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Make a call that is not cancelled before it has ended.
-
-    In the middle of a query, its cursor would keep the lock of the file until Python frees it,
-    although the connection is closed.
-    """
-    running = asyncio.ensure_future(call())
-    try:
-        return await asyncio.shield(running)
-    finally:
-        await asyncio.wait([running])
-        # After a cancellation no caller asks for its error.
-        if not running.cancelled():
-            running.exception()
-
-
 async def _rows(
     connection: AsyncConnection, query: sa.Select[Any]
 ) -> dict[ShardKey, dict[str, Any]]:
@@ -161,8 +143,7 @@ class SqlCheckpointStore(VersionedStore):
             except (DBAPIError, OSError, TypeError, ValueError) as error:
                 raise failure_in(self, error) from error
 
-        is_file = self._engine.dialect.name == "sqlite"
-        return await self._calls.make(partial(_finish, attempt) if is_file else attempt)
+        return await self._calls.make(attempt)
 
     async def _write(self, changes: Sequence[Change], connection: AsyncConnection) -> list[Refusal]:
         now = self._context.clock.now()

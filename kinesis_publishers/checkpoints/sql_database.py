@@ -9,7 +9,6 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from kinesis_publishers.checkpoints.sqlite import SQLITE_MEANINGS
 from kinesis_publishers.checkpoints.versions import Meaning, failure_of, place_of
 from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import (
@@ -25,14 +24,12 @@ from kinesis_publishers.errors import (
 
 _URL_KEY: Final = SqlCheckpointConfig.url.full_key
 _TABLE_KEY: Final = SqlCheckpointConfig.table.full_key
-_SQLITE_LOCK_SECONDS: Final = 1.0
 # By the scheme of a URL: SQLAlchemy's name of the driver, and our extra.
 _DRIVERS: Final = {
     "postgresql": ("postgresql+asyncpg", "postgres"),
     "postgres": ("postgresql+asyncpg", "postgres"),
     "mysql": ("mysql+asyncmy", "mysql"),
     "mariadb": ("mysql+asyncmy", "mysql"),
-    "sqlite": ("sqlite+aiosqlite", "sql"),
 }
 # By extra: a process that stands still in a transaction lets others have its rows after a second.
 # MySQL, to which the second one is a comment, has no such limit.
@@ -117,16 +114,15 @@ def engine_of(text: str) -> AsyncEngine:
     if extra == "postgres" and (mode := url.query.get("sslmode")) is not None:
         # As libpq, and so everybody else, calls it.
         url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
-    # More connections than one are only opened while a cancelled call is being ended.
-    options: dict[str, Any] = {"pool_size": 1, "hide_parameters": True}
-    if url.drivername == "sqlite":
-        # Transactions are ours.
-        options["connect_args"] = {"timeout": _SQLITE_LOCK_SECONDS, "isolation_level": None}
-    else:
-        # MySQL's default locks gaps between rows, in which others could not create theirs.
-        options["isolation_level"] = "READ COMMITTED"
     try:
-        engine = create_async_engine(url.set(drivername=driver), **options)
+        engine = create_async_engine(
+            url.set(drivername=driver),
+            # MySQL's default locks gaps between rows, in which others could not create theirs.
+            isolation_level="READ COMMITTED",
+            # More connections are only opened while a cancelled call is being ended.
+            pool_size=1,
+            hide_parameters=True,
+        )
     except ModuleNotFoundError as error:
         raise PluginLoadError(
             f"{_URL_KEY} begins with {url.drivername}://, which needs {error.name!r}: pip install "
@@ -134,10 +130,7 @@ def engine_of(text: str) -> AsyncEngine:
         ) from error
     except (TypeError, ValueError) as error:
         raise failure_in(place_of(text), error) from error
-    if url.drivername == "sqlite":
-        sa.event.listen(engine.sync_engine, "begin", _begin_for_writing)
-    else:
-        sa.event.listen(engine.sync_engine, "connect", partial(_limit, _LIMITS[extra]))
+    sa.event.listen(engine.sync_engine, "connect", partial(_limit, _LIMITS[extra]))
     return engine
 
 
@@ -148,18 +141,9 @@ def _limit(statement: str, connection: Any, _: object) -> None:
     connection.commit()
 
 
-def _begin_for_writing(connection: sa.Connection) -> None:
-    # As the store sqlite: a written checkpoint survives a power failure, and no other process
-    # writes between our reading and our writing.
-    connection.exec_driver_sql("PRAGMA synchronous = EXTRA")
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
 def failure_in(where: object, error: Exception) -> KinesisPublishersError:
     """Return our error for one of the driver, whose text does not have the URL."""
     cause = getattr(error, "orig", None) or error
-    if (of_sqlite := getattr(cause, "sqlite_errorname", None)) is not None:
-        return failure_of(where, cause, of_sqlite, SQLITE_MEANINGS)
     code = getattr(cause, "sqlstate", None)
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         code = "08"

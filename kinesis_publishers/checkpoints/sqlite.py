@@ -61,7 +61,7 @@ _DELETE: Final = f"DELETE {_OF_SHARD}"
 # How long a call waits for the lock of another process before the retry policy repeats it.
 _LOCK_SECONDS: Final = 1.0
 
-SQLITE_MEANINGS: Final = (
+_MEANINGS: Final = (
     # The latter is a race for the lock that has lasted.
     ("SQLITE_(BUSY|LOCKED|PROTOCOL)", ResourceInUseError, "another process has locked it"),
     ("SQLITE_(FULL|IOERR|NOMEM)", InternalServiceError, "see to its disk, and make room there"),
@@ -158,7 +158,7 @@ class SqliteFile:
         except sqlite3.Error as error:
             # Errors of the module sqlite3 itself have no code.
             code = getattr(error, "sqlite_errorname", None)
-            raise failure_of(self, error, code, SQLITE_MEANINGS) from error
+            raise failure_of(self, error, code, _MEANINGS) from error
 
 
 class SqliteCheckpointStore(VersionedStore):

@@ -187,13 +187,12 @@ class SqlCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OU
     url: Option[str | None] = Option(
         key="checkpoint.sql.url",
         parser=Text(
-            accepts="a URL that begins with postgresql://, mysql:// or mariadb:// "
-            f"({_ESCAPES}), or sqlite:////path/of/a.file",
-            pattern=rf"(?:postgres(?:ql)?|mysql|mariadb){_SERVER}|sqlite:///(?!:memory:).+",
+            accepts=f"a URL that begins with postgresql://, mysql:// or mariadb:// ({_ESCAPES})",
+            pattern=rf"(?:postgres(?:ql)?|mysql|mariadb){_SERVER}",
         ),
         secret=True,
         doc="The database of sql, as postgresql://user:password@host/database, mysql:// and "
-        "mariadb:// alike, or sqlite:////path.",
+        "mariadb:// alike.",
     )
     table: Option[str] = Option(
         key="checkpoint.sql.table",

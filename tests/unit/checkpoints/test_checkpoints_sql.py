@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
-import sqlite3
 import sys
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-import sqlalchemy as sa
 import trustme
 from attrs import evolve
 from sqlalchemy.exc import DBAPIError
@@ -73,7 +70,7 @@ async def test_a_table_is_created_once_however_many_need_it(server: Server, tabl
             assert set(await stores[1].load()) == {KEY}
 
 
-@pytest.mark.parametrize("dialect", ["postgresql", "mysql", "sqlite"])
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql"])
 def test_a_row_is_replaced_without_its_key(dialect: str) -> None:
     # Databases that are spread over servers by a key refuse to set it.
     statement = _upsert(_table("t"), dialect)
@@ -280,51 +277,6 @@ def test_a_driver_that_is_not_installed_is_named(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(PluginLoadError, match=rf"'{module}'.*kinesis-publishers\[{extra}\]"):
         store_on(f"{scheme}://u:{PASSWORD}@host/x")
-
-
-async def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("no database at all" * 100)
-    refusal = await refusal_of(store_on(f"sqlite:///{tmp_path}/text"), CheckpointError)
-    assert "is not a database" in refusal
-
-
-async def test_a_call_that_is_cancelled_leaves_no_lock_on_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "checkpoints.sqlite3"
-    async with store_on(f"sqlite:///{path}") as store:
-        versions = await store.save([WRITE])
-        saving = asyncio.ensure_future(store.save([evolve(WRITE, expected=versions[KEY])]))
-
-        def cancel(_: object, __: object, statement: str, *___: object) -> None:
-            if statement.startswith("SELECT"):
-                asyncio.get_running_loop().call_soon(saving.cancel)
-
-        sa.event.listen(sa.Engine, "before_cursor_execute", cancel)
-        # The traceback would have the cursor, which keeps the lock.
-        with pytest.raises(asyncio.CancelledError) as raised:
-            await saving
-        sa.event.remove(sa.Engine, "before_cursor_execute", cancel)
-        with closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as other:
-            other.execute("BEGIN EXCLUSIVE")
-        assert raised.tb is not None
-
-
-async def test_a_call_that_fails_after_it_was_cancelled_leaves_nothing_behind(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "checkpoints.sqlite3"
-    found: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context))
-    async with store_on(f"sqlite:///{path}") as store:
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN EXCLUSIVE")
-            loading = asyncio.ensure_future(store.load())
-            await asyncio.sleep(0)
-            loading.cancel()
-            await asyncio.wait([loading])
-        assert loading.cancelled()
-        del loading
-        gc.collect()
-    assert found == []
 
 
 # Read-only, no room, a server that goes or comes: of PostgreSQL, then of MySQL and MariaDB.

@@ -17,10 +17,8 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
-from kinesis_publishers.checkpoints.sqlite import SQLITE_MEANINGS, SqliteCheckpointStore
+from kinesis_publishers.checkpoints.sqlite import _MEANINGS, SqliteCheckpointStore
 from kinesis_publishers.checkpoints.versions import failure_of
-from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import CheckpointError, RetriesExhaustedError
 from kinesis_publishers.events import CallRetried, ignore_event
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kinesis_publishers import Event, EventSink
-    from kinesis_publishers.abc import CheckpointStore
     from kinesis_publishers.testing.manual_clock import ManualClock
 
 
@@ -225,9 +222,8 @@ def full_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
     subprocess.run(["umount", str(place)], check=True)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "sql"])
 async def test_a_disk_that_is_full_for_a_while_is_outlived(
-    path: Path, full_disk: Callable[[bool], None], kind: str, request: pytest.FixtureRequest
+    path: Path, full_disk: Callable[[bool], None], request: pytest.FixtureRequest
 ) -> None:
     codes: list[str] = []
 
@@ -237,11 +233,7 @@ async def test_a_disk_that_is_full_for_a_while_is_outlived(
             full_disk(False)
 
     context = evolve(store_context("billing"), events=note)
-    store: CheckpointStore = SqliteCheckpointStore(context, path)
-    if kind == "sql":
-        path.parent.mkdir(exist_ok=True)
-        store = SqlCheckpointStore(context, SqlCheckpointConfig(url=f"sqlite:///{path}"))
-    async with store:
+    async with SqliteCheckpointStore(context, path) as store:
         version = (await store.save([WRITE]))[KEY]
         full_disk(True)
         try:
@@ -258,7 +250,7 @@ async def test_a_disk_that_is_full_for_a_while_is_outlived(
     ["SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_NOMEM", "SQLITE_PROTOCOL", "SQLITE_BUSY"],
 )
 def test_what_passes_is_repeated(code: str) -> None:
-    assert failure_of("it", sqlite3.OperationalError(), code, SQLITE_MEANINGS).retryable
+    assert failure_of("it", sqlite3.OperationalError(), code, _MEANINGS).retryable
 
 
 async def test_a_file_that_stays_locked_is_an_error(path: Path, manual_clock: ManualClock) -> None:

@@ -68,7 +68,7 @@ _TYPED: tuple[Any, ...] = (
 )
 _APPLICATION = {"kinesis.checkpoint.application": "billing"}
 _DYNAMODB = {**_APPLICATION, "kinesis.checkpoint.store": "dynamodb"}
-_SQL = {"kinesis.checkpoint.store": "sql", "kinesis.checkpoint.sql.url": "sqlite:////x"}
+_SQL = {"kinesis.checkpoint.store": "sql", "kinesis.checkpoint.sql.url": "mysql://host/x"}
 _REDIS = {"kinesis.checkpoint.store": "redis", "kinesis.checkpoint.redis.url": "redis://host"}
 _LEASES = {**_APPLICATION, "kinesis.lease.enabled": True}
 _CREDENTIALS = "aws.credentials.provider"
