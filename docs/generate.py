@@ -271,7 +271,7 @@ def _render_error(kind: type[Exception]) -> str:
     lines = [f"## {kind.__name__}", *(_as_markdown(paragraph) for paragraph in paragraphs)]
     base = kind.__mro__[1]
     if hasattr(errors, base.__name__) and base is not errors.KinesisPublishersError:
-        lines.append(f"A case of [{base.__name__}](#{base.__name__.lower()}).")
+        lines.append(f"A [{base.__name__}](#{base.__name__.lower()}).")
     if getattr(kind, "retryable", False):
         lines.append("*Repeated automatically.*")
     return "\n\n".join(lines) + "\n"
