@@ -21,5 +21,5 @@ def examples(usual: int, *, deep: bool = False) -> int:
 
 
 def parts(count: int) -> list[object]:
-    """Return the numbers of so many parts of a search, of which ``tox -e long`` has four."""
-    return [pytest.param(one, marks=[pytest.mark.soak] * (one > 3)) for one in range(count)]
+    """Return the numbers of so many parts of a search, of which ``tox -e long`` has two."""
+    return [pytest.param(one, marks=[pytest.mark.soak] * (one > 1)) for one in range(count)]

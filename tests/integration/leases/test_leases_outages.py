@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 @pytest.mark.parametrize(
     ("store", "how", "state"),
     [
-        ("sqlite", "scan", "away"),
+        pytest.param("sqlite", "scan", "away", marks=pytest.mark.soak),
         ("postgres", "read", "away"),
         ("redis_server", "batches", "read_only"),
     ],

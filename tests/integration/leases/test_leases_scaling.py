@@ -26,7 +26,7 @@ def handover_seconds(team: Team) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    "how", ["read", *(pytest.param(how, marks=pytest.mark.long) for how in ("scan", "batches"))]
+    "how", ["read", *(pytest.param(how, marks=pytest.mark.soak) for how in ("scan", "batches"))]
 )
 def test_shards_are_handed_to_workers_that_come_and_by_one_that_stops_without_a_repeat(
     new_team: Callable[..., Team], how: str
@@ -57,7 +57,7 @@ def test_shards_are_handed_to_workers_that_come_and_by_one_that_stops_without_a_
     [
         "sqlite",
         *(
-            pytest.param(one, marks=pytest.mark.long)
+            pytest.param(one, marks=pytest.mark.soak)
             for one in ("postgres", "redis_server", "dynamodb_local")
         ),
     ],

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _FAILOVER_SECONDS: Final = 3.0
 _WORKERS: Final = 6
+_SECONDS: Final = 480.0
 _HOWS: Final = ("read", "scan", "batches")
 
 
@@ -162,22 +163,13 @@ class Chaos:
                         assert at >= workers[entry.worker].handed_out_after(entry), (entry, at)
 
 
-@pytest.mark.parametrize(
-    ("store", "seconds"),
-    [
-        pytest.param("postgres", 30, marks=pytest.mark.long),
-        *(
-            pytest.param(store, 480, marks=pytest.mark.soak)
-            for store in ("postgres", "redis_server", "sqlite")
-        ),
-    ],
-    indirect=["store"],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("store", ["postgres", "redis_server", "sqlite"], indirect=True)
 # One after the other: each of them keeps both processors busy.
 @pytest.mark.xdist_group("chaos")
 @pytest.mark.timeout(1200)
 def test_nothing_is_lost_and_every_repeat_has_a_reason(
-    new_team: Callable[..., Team], seconds: float, chance: Random
+    new_team: Callable[..., Team], chance: Random
 ) -> None:
     team = new_team(40, _FAILOVER_SECONDS, checkpoint_intervalmillis="1000")
     with Producer(team) as producer:
@@ -187,7 +179,7 @@ def test_nothing_is_lost_and_every_repeat_has_a_reason(
         team.wait_until(lambda: len(team.processed()) > 500, "records")
         chaos.reshard()
         began_at = time.monotonic()
-        while time.monotonic() < began_at + seconds:
+        while time.monotonic() < began_at + _SECONDS:
             chaos.step()
             let_pass(chaos.random.uniform(0.2, 2))
             for worker in team.failed():

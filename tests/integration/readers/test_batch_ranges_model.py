@@ -42,7 +42,7 @@ def between(cut: float | None, later: float | None) -> dict[str, object]:
 
 
 @pytest.mark.deep
-@settings(max_examples=examples(5, deep=True))
+@settings(max_examples=examples(3, deep=True))
 @given(_histories, _histories, st.lists(st.floats(0, 1), min_size=1, max_size=2))
 def test_batches_that_touch_have_every_record_once_and_the_same_later(
     history: list[tuple[str, int, float]],

@@ -98,7 +98,7 @@ def test_the_application_blocks_for_a_moment():
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "seconds",
-    [pytest.param(60, marks=pytest.mark.long), pytest.param(240, marks=pytest.mark.soak)],
+    [pytest.param(30, marks=pytest.mark.long), pytest.param(240, marks=pytest.mark.soak)],
 )
 def test_the_application_blocks_for_long_with_sixteen_shards_at_full_rate(seconds: int):
     with blocked(seconds, shards=16) as readers:

@@ -51,7 +51,7 @@ FAULTS = [
 def _protocols() -> Iterator[ParameterSet]:
     for name in PROTOCOLS:
         # Each carrier has tests of its own; these are about the whole way.
-        marks = () if name in ("HTTP/1.1", "HTTP/2") else pytest.mark.long
+        marks = () if name in ("HTTP/1.1", "HTTP/2") else pytest.mark.soak
         yield pytest.param(name, marks=marks, id=name.replace("/", " "))
 
 

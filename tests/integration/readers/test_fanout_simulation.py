@@ -188,7 +188,7 @@ BEHAVIOURS = st.builds(
 
 @pytest.mark.deep
 @settings(
-    max_examples=examples(40, deep=True),
+    max_examples=examples(20, deep=True),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

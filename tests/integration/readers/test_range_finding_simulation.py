@@ -68,7 +68,7 @@ LAST = LIMITS.flatmap(lambda limit: st.permutations([CatchUp(limit), LookForAll(
 
 @pytest.mark.deep
 @settings(
-    max_examples=examples(20, deep=True),
+    max_examples=examples(10, deep=True),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

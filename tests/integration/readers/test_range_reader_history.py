@@ -145,7 +145,7 @@ def steps() -> st.SearchStrategy[Step]:
 
 
 @pytest.mark.deep
-@settings(max_examples=examples(60, deep=True))
+@settings(max_examples=examples(25, deep=True))
 @given(
     history=st.lists(steps(), max_size=14),
     page=st.sampled_from([1, 7, 10_000]),

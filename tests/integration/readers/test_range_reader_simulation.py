@@ -36,7 +36,7 @@ def range_end(stored: StoredStream, shard_id: str, cuts: list[int]) -> RangeEnd:
 
 
 @pytest.mark.deep
-@settings(max_examples=examples(60, deep=True))
+@settings(max_examples=examples(30, deep=True))
 @given(data=st.data(), sizes=st.lists(st.integers(0, 4), min_size=2, max_size=60))
 def test_the_pieces_of_a_range_have_its_rows_each_once_in_whatever_order_they_are_read(
     data: st.DataObject, sizes: list[int]

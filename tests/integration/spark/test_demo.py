@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 _COMMAND = [sys.executable, "-m", "kinesis_publishers.cli.main", "demo"]
-_FLIGHTS = 20_000
+_FLIGHTS = 5_000
 _PATIENCE_SECONDS = 60.0
 # A row of the table: carrier, name, flights, departed, mean.
 _ROW = re.compile(r"^ +(\w\w) .* ([\d,]+) +([\d,]+) +(-?\d+\.\d\d) *$", re.MULTILINE)
@@ -140,6 +140,7 @@ def test_an_interrupt_stops_and_removes_everything(demo: Demo) -> None:
 
 
 # So many that it cannot be done before its server is killed.
+@pytest.mark.soak
 @pytest.mark.parametrize("flights", [300_000])
 def test_a_failure_is_reported_and_leaves_nothing_behind(demo: Demo) -> None:
     demo.wait_for("s: put ")
@@ -151,6 +152,7 @@ def test_a_failure_is_reported_and_leaves_nothing_behind(demo: Demo) -> None:
     demo.assert_nothing_is_left()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("flights", [300_000])
 def test_a_spark_that_is_killed_is_named_and_leaves_nothing_behind(demo: Demo) -> None:
     demo.wait_for("s: put ")

@@ -75,7 +75,7 @@ def read_everything(properties: Properties) -> None:
 
 
 @given(_PAIRS)
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 def test_a_dict_is_read_or_refused(pairs: dict[str, Any]) -> None:
     properties = parsed_or_refused(lambda: Properties.parse({"kinesis.streams": "a", **pairs}))
     if properties is not None:

@@ -151,4 +151,4 @@ async def settle() -> None:
 
 
 TestPendingPool = pytest.mark.deep(PendingPoolMachine.TestCase)
-TestPendingPool.settings = settings(max_examples=examples(60, deep=True), stateful_step_count=30)
+TestPendingPool.settings = settings(max_examples=examples(30, deep=True), stateful_step_count=30)

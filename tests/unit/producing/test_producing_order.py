@@ -89,7 +89,7 @@ async def _run(steps: list[_Step], options: dict[str, Any]) -> None:
 
 
 @pytest.mark.deep
-@settings(max_examples=examples(100, deep=True))
+@settings(max_examples=examples(40, deep=True))
 @given(
     st.lists(_STEPS, min_size=1, max_size=8),
     st.fixed_dictionaries(

@@ -157,7 +157,7 @@ def shard_of(stream: str, shard_id: str) -> Shard:
     return Shard(stream_arn=f"arn:aws:kinesis:eu-west-1:1:stream/{stream}", shard_id=shard_id)
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(
     st.lists(_arrivals, min_size=4, max_size=4),
     _disorder,

@@ -184,7 +184,7 @@ def places_in(text: Any) -> list[tuple[Any, Any]]:
     return [(text, key) for key in text] + [p for v in text.values() for p in places_in(v)]
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(offsets(), json_values, st.data())
 def test_any_edit_by_hand_is_read_or_refused_but_never_crashes(
     one: Offset, garbage: object, data: st.DataObject

@@ -95,7 +95,7 @@ async def run(script: list[tuple[str, Any]], behaviour: Behaviour, start: str, m
     assert fan_out.open_count() == 0
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(80))
 @given(
     script=steps,
     start=st.sampled_from(["TRIM_HORIZON", "AT_TIMESTAMP"]),

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("kcl")]
 
+_SOAK = pytest.mark.soak
+
 PLACES = [
-    pytest.param(2, id="the first of an aggregate"),
-    pytest.param(6, id="the last of an aggregate"),
-    pytest.param(7, id="an unaggregated record"),
+    pytest.param(2, id="the first of an aggregate", marks=_SOAK),
+    pytest.param(6, id="the last of an aggregate", marks=_SOAK),
+    pytest.param(7, id="an unaggregated record", marks=_SOAK),
     pytest.param(9, id="the middle of an aggregate"),
 ]
 
