@@ -19,7 +19,9 @@ pytestmark = pytest.mark.long
 _SOAK = pytest.mark.soak
 
 
-@pytest.mark.parametrize("how", ["read", *(pytest.param(how, marks=_SOAK) for how in ("scan", "batches"))])
+@pytest.mark.parametrize(
+    "how", ["read", *(pytest.param(how, marks=_SOAK) for how in ("scan", "batches"))]
+)
 def test_a_paused_worker_delivers_nothing_of_what_others_took_and_says_what_it_has_lost(
     new_team: Callable[..., Team], how: str
 ) -> None:

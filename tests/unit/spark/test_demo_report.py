@@ -8,18 +8,15 @@ import unicodedata
 from typing import Any
 
 import click
-import orjson
 import pytest
 from rich.console import Console
 
 from kinesis_publishers.cli.main import main
 from kinesis_publishers_spark.demo.flights import CarrierDelays
-from kinesis_publishers_spark.demo.job import ReadProgress
 from kinesis_publishers_spark.demo.report import Report
 
 _EXACT = {"missing": 0, "repeated": 0, "different": 0, "unknown": 0}
-_FIGURES: dict[str, Any] = {"total": 100, "put": 60, "read": 50}
-_FIGURES |= {"elapsed_seconds": 10.0, "lag_seconds": 1.5}
+_FIGURES: dict[str, Any] = {"total": 100, "put": 60, "read": 50, "elapsed_seconds": 10.0}
 
 
 def _plain_console(width: int) -> Console:
@@ -33,19 +30,10 @@ def test_without_a_terminal_the_beginning_and_each_tenth_have_a_line() -> None:
         for seconds, read in ((1, 0), (2, 0), (4, 5), (8, 12), (9, 19), (12, 50), (13, 50)):
             report.show_progress(**_FIGURES | {"elapsed_seconds": seconds, "read": read})
     assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
-        "  1.0 s: put 60, read 0 of 100, 0 records/s, lag 1.5 s",
-        "  8.0 s: put 60, read 12 of 100, 2 records/s, lag 1.5 s",
-        " 12.0 s: put 60, read 50 of 100, 5 records/s, lag 1.5 s",
+        "  1.0 s: put 60, read 0 of 100, 0 records/s",
+        "  8.0 s: put 60, read 12 of 100, 2 records/s",
+        " 12.0 s: put 60, read 50 of 100, 4 records/s",
     ]
-
-
-def test_the_rate_is_that_of_the_last_ten_seconds() -> None:
-    console = _plain_console(200)
-    with Report(console) as report:
-        for seconds, read in ((0, 0), (5, 10), (30, 20), (35, 90)):
-            report.show_progress(**_FIGURES | {"elapsed_seconds": seconds, "read": read})
-    last = console.file.getvalue().splitlines()[-1]  # type: ignore[attr-defined]
-    assert last == " 35.0 s: put 60, read 90 of 100, 14 records/s, lag 1.5 s"
 
 
 def test_without_a_terminal_there_are_no_control_characters() -> None:
@@ -81,7 +69,7 @@ def test_on_a_terminal_there_is_one_bar_for_all_phases() -> None:
     phases = ("starting Spark", "sending", "reading ━", "comparing")
     found = [next(i for i, one in enumerate(lines) if one.startswith(phase)) for phase in phases]
     assert found == sorted(found)
-    assert "read 50 of 100, 0 records/s, lag 1.5 s" in lines[found[1]]
+    assert "read 50 of 100, 5 records/s" in lines[found[1]]
 
 
 def test_an_exact_result_says_how_to_go_on() -> None:
@@ -115,53 +103,3 @@ def test_the_verdict_follows_the_comparison(
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert said in text
     assert ("FAILED" in text) is bool(faults or wrong_carriers)
-
-
-def _progress(batch: int, rows: int, lag: dict[str, int] | None = None) -> dict[str, Any]:
-    offset = None if lag is None else orjson.dumps(lag).decode()
-    return {
-        "batchId": batch,
-        "timestamp": f"2026-11-23T10:00:{batch:02}.500Z",
-        "sources": [{"numInputRows": rows, "latestOffset": offset}],
-    }
-
-
-def test_a_progress_report_that_comes_again_counts_once() -> None:
-    progress = ReadProgress()
-    progress.observe([_progress(0, 0), _progress(1, 10)])
-    progress.observe([_progress(1, 10), _progress(2, 5)])
-    assert progress.rows == 15
-
-
-def test_a_report_of_an_idle_trigger_takes_nothing_away() -> None:
-    progress = ReadProgress()
-    progress.observe([_progress(1, 0), _progress(1, 10), _progress(1, 0)])
-    assert (progress.rows, progress.read_until) == (10, None)
-
-
-@pytest.mark.parametrize(
-    "shown", ["None", "{'version': 3, 'streams': {}}", '{"version": 3, "streams": {}}']
-)
-def test_spark_before_4_2_shows_an_offset_and_no_lag(shown: str) -> None:
-    report = _progress(3, 10)
-    report["sources"][0]["latestOffset"] = shown
-    progress = ReadProgress()
-    progress.observe([report])
-    assert (progress.rows, progress.read_until) == (10, None)
-
-
-@pytest.mark.parametrize(
-    ("lag", "expected"),
-    [
-        # All that had come is in the micro-batch, which is finished.
-        ({"maxLagMillis": 1500, "maxMillisBehindLatest": 0, "bufferedRecords": 0}, 3.5),
-        ({"maxLagMillis": 1500, "maxMillisBehindLatest": 0, "bufferedRecords": 9}, 2.0),
-        ({"maxLagMillis": 1500, "maxMillisBehindLatest": 9, "bufferedRecords": 0}, 2.0),
-        ({"bufferedRecords": 0}, 3.5),
-    ],
-)
-def test_what_waits_for_spark_is_not_read(lag: dict[str, int], expected: float) -> None:
-    progress = ReadProgress()
-    progress.observe([_progress(3, 10, lag)])
-    assert progress.read_until is not None
-    assert progress.read_until.timestamp() % 60 == expected
