@@ -130,7 +130,7 @@ class RecordPublisherFactory(ABC):
     async def prepare(self, stream_arns: Sequence[str]) -> None:  # noqa: B027 - most need nothing
         """Prepare for reading these streams, before any of their shards is read.
 
-        A fetcher that reads whole shards calls it once, when the streams have been found.
+        A fetcher that reads whole shards calls it when it has found them.
         """
 
     @abstractmethod

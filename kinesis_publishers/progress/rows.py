@@ -70,9 +70,9 @@ class ProgressRows:
     )
 
     def name_streams(self, identities: Mapping[str, StreamIdentity]) -> None:
-        """Learn which streams are read, before the first load."""
-        self.identities = dict(identities)
-        self._foreign.name_streams(tuple(identities.values()))
+        """Learn which streams are read, too, before their rows are loaded."""
+        self.identities = {**self.identities, **identities}
+        self._foreign.name_streams(tuple(self.identities.values()))
 
     async def check_first_use(self) -> None:
         """Check, where nothing is stored, that the application has nothing in another form.

@@ -86,11 +86,22 @@ class SingleReader(KeptProgress):
         otherwise two readers that are restarted would stop each other endlessly.
         """
         self._rows.name_streams(identities)
-        await self._rows.load()
+        await self._load()
         # In one order, one by one: of several readers that have waited, one gets all streams.
         for arn in sorted(identities):
-            await self._repeat(partial(self._take, arn), lambda _: self._rows.load())
+            await self._repeat(partial(self._take, arn), lambda _: self._load())
         return self._rows.resumable()
+
+    async def _load(self) -> None:
+        known = self._rows.stored
+        await self._rows.load()
+        # What another reader has written of a stream that is read already must refuse this one.
+        self._rows.stored = {
+            key: row
+            for rows, are_owned in ((self._rows.stored, False), (known, True))
+            for key, row in rows.items()
+            if (key.stream_arn in self._owned) is are_owned
+        }
 
     async def _take(self, arn: str) -> None:
         # Other readers that have waited must wait for the one that reads now.
@@ -115,7 +126,7 @@ class SingleReader(KeptProgress):
                 )
             looks += 1
             await self._clock.sleep(_LOOK_SECONDS)
-            await self._rows.load()
+            await self._load()
             seen, owner = owner, self._owner(arn)
             unchanged = unchanged + 1 if owner == seen else 0
         return True
@@ -154,6 +165,9 @@ class SingleReader(KeptProgress):
         progress: Mapping[ShardKey, ShardProgress],
     ) -> None:
         self._rows.identities = dict(identities)
+        if dropped := self._owned - identities.keys():
+            await self._save(self._new_marks(dropped, is_ended=True))
+            self._owned -= dropped
         new = [
             shard for key, shard in listed.items() if key in progress and not self._is_begun(key)
         ]

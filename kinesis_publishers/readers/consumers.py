@@ -284,6 +284,12 @@ class RunningConsumers:
         if at_once or not consumer.is_delivering or key in self._sink.waiting:
             task.cancel()
 
+    async def leave(self, stream_arn: str) -> None:
+        """Read a stream no further: finish what has been delivered, and record it."""
+        async with TaskScope() as scope:
+            for key in [one for one in self._running if one.stream_arn == stream_arn]:
+                scope.spawn(self._hand_over(key), name=f"leave {key}")
+
     async def _hand_over(self, key: ShardKey) -> None:
         """Finish what has been delivered of a shard, record it, and let another worker go on."""
         try:

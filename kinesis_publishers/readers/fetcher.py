@@ -15,7 +15,7 @@ from kinesis_publishers.config import CheckpointConfig, Options, Properties, Sca
 from kinesis_publishers.engine.delivery import DeliverySink, ShardStatus
 from kinesis_publishers.engine.lineage import blocked_shards
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
-from kinesis_publishers.errors import ConfigError, KinesisPublishersError, StreamRecreatedError
+from kinesis_publishers.errors import ConfigError, StreamRecreatedError
 from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
 from kinesis_publishers.leases.leases import Leases
@@ -31,6 +31,7 @@ from kinesis_publishers.readers.consumers import (
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.readers.shared_consumers import shared_consumers
+from kinesis_publishers.readers.streams import FetchedStreams
 from kinesis_publishers.readers.watermarks import OnWatermark, WatermarkSink
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 from kinesis_publishers.tracebacks import ShortTraceback
@@ -71,16 +72,9 @@ class KinesisDataFetcher:
         # The owner of a request to it is the key of a shard.
         self.pool = services.pool
         self._process = OwnProcess()
-        self._guard = guard
         self.assigner = assigner or services.assigner
         self.assigner.on_change(lambda: self._wake.set())
         self._checkpointer = checkpointer
-        self._shards = ShardTable(
-            services,
-            resume,
-            leaves_others=checkpointer is not None,
-            take_over=None if checkpointer is None else checkpointer.take_over,
-        )
         self._sink = AssignedSink(sink, self.assigner)
         self.sharing = self._sink.sharing
         self._consumers = RunningConsumers(
@@ -90,6 +84,7 @@ class KinesisDataFetcher:
             checkpointer,
             self._note_finished,
         )
+        self._streams = FetchedStreams(services, resume, checkpointer, guard, self._consumers.leave)
         self._coordinator: asyncio.Task[None] | None = None
         self._finished: set[ShardKey] = set()
         self._is_finished: bool | None = None
@@ -98,7 +93,7 @@ class KinesisDataFetcher:
         self._endings = self._settled_endings = 0
         # What ended shards are continued by, with their streams, until the coordinator takes it up.
         self._children: list[tuple[str, tuple[ChildShard, ...]]] = []
-        self._is_prepared = self._is_stopping = False
+        self._is_stopping = False
 
     @classmethod
     @asynccontextmanager
@@ -177,6 +172,10 @@ class KinesisDataFetcher:
                 if own is not None:
                     # Before the fetcher leaves the consumers: else it would not be the last user.
                     await asyncio.to_thread(own.dismiss)
+
+    @property
+    def _shards(self) -> ShardTable:
+        return self._streams.shards
 
     @property
     def checkpointer(self) -> Checkpointer | None:
@@ -264,15 +263,18 @@ class KinesisDataFetcher:
             DataLossError: what ``resume`` says cannot be continued.
         """
         self._process.check("this fetcher")
-        await self._shards.prepare()
-        await self._write_first_checkpoints()
-        if self._guard is not None:
-            # Before anything is registered: whenever this process is killed, either the guard holds
-            # a lease on its consumers, or it has not made any.
-            await asyncio.to_thread(self._guard.hold, self._shards.identities)
-        await self._services.factory.prepare(tuple(self._shards.identities))
-        self._is_prepared = True
+        await self._streams.prepare()
         self._is_finished = None
+
+    def add_stream(self, stream: str) -> None:
+        """Read a stream (a name or an ARN), too, from the next moment on."""
+        self._streams.add(stream)
+        self._wake.set()
+
+    def drop_stream(self, stream: str) -> None:
+        """Stop reading a stream, after what is being processed of it."""
+        self._streams.drop(stream)
+        self._wake.set()
 
     async def run(self) -> None:
         """Read until :meth:`stop` is called or something fails.
@@ -289,11 +291,10 @@ class KinesisDataFetcher:
             reported = self._consumers.reported(self.slow_calls, lambda: self._shards.latest_at)
             async with writing, reported:
                 while await self._must_begin_again():
-                    self._shards = self._shards.renewed()
+                    self._streams.renew()
                     # Of shards that are gone, whose ids come again.
                     self._children.clear()
                     self._finished.clear()
-                    self._is_prepared = False
 
     async def _must_begin_again(self) -> bool:
         """Read; return ``True`` if a stream was created again, and what it held may be missed."""
@@ -325,7 +326,7 @@ class KinesisDataFetcher:
 
     async def _coordinate(self, scope: TaskScope) -> None:
         """Start shards as they are found and may be read; :meth:`stop` cancels it."""
-        if not self._is_prepared:
+        if not self._streams.is_prepared:
             await self.prepare()
         self._assign(scope)
         clock, interval = self._services.clock, self._services.discovery.config.interval_seconds
@@ -338,6 +339,10 @@ class KinesisDataFetcher:
             # Before the listing, which may be late, or take its time.
             while self._children:
                 self._shards.add_children(*self._children.pop())
+            if self._streams.are_changed:
+                async with self._consumers.withdrawing(self._wake, self._shards.progress, scope):
+                    await self._streams.change()
+                self._is_finished = None
             await self._start_found(scope)
             is_due = clock.monotonic() >= listed_at + interval
             if endings == self._settled_endings and not is_due:
@@ -350,20 +355,8 @@ class KinesisDataFetcher:
             self._is_finished = None
             self._sink.observe_discovery()
 
-    async def _write_first_checkpoints(self) -> None:
-        """Write where new shards begin, before they are read."""
-        if self._checkpointer is not None:
-            shards = self._shards
-            there, known = shards.others | shards.listed, shards.left | shards.progress
-            try:
-                await self._checkpointer.follow(shards.identities, there, known)
-            except KinesisPublishersError as error:
-                # It is written with the next round. What has no first checkpoint is not read.
-                if not (self._is_prepared and self._checkpointer.stored.is_bearable(error)):
-                    raise
-
     async def _start_found(self, scope: TaskScope) -> None:
-        await self._write_first_checkpoints()
+        await self._streams.write_first_checkpoints()
         self._assign(scope)
 
     def _assign(self, scope: TaskScope) -> None:

@@ -92,30 +92,61 @@ class ShardTable:
         resume = self._resume | self.by_stream(self.progress)
         return ShardTable(self._services, resume, leaves_others=self._leaves_others)
 
-    async def prepare(self) -> None:
-        """Find the streams and their shards, and fix where each shard begins; reads nothing.
+    async def add(self, *streams: str) -> tuple[str, ...]:
+        """Find streams (names or ARNs) and fix where their shards begin; return their ARNs.
 
-        It raises what :meth:`KinesisDataFetcher.prepare` raises.
+        Nothing is read, and the streams that are there already stay as they are. It raises what
+        :meth:`KinesisDataFetcher.prepare` raises, and adds no stream then.
         """
         clock = self._services.clock
-        began_at = clock.monotonic()
-        for selector in self._services.streams:
-            summary = await self._services.discovery.describe(selector)
-            self.identities[summary.identity.arn] = summary.identity
-            self._services.data_loss.note_identity(summary.identity)
-        if self._take_over is not None:
-            self._resume = await self._take_over(self.identities)
-        self._check_resumed_streams()
-        # When this began, by the service's clock: its first answers have told the time.
-        now = clock.now() - timedelta(seconds=clock.monotonic() - began_at)
-        for identity in self.identities.values():
-            await self._prepare_stream(identity, now)
-            self._report_prepared(identity.arn, now)
+        began_at, found = clock.monotonic(), dict[str, StreamIdentity]()
+        for stream in streams:
+            identity = (await self._services.discovery.describe(stream)).identity
+            found[identity.arn] = identity
+            self._services.data_loss.note_identity(identity)
+        try:
+            self.identities |= found
+            if self._take_over is not None:
+                stored = await self._take_over(found)
+                others = {arn: one for arn, one in self._resume.items() if arn not in found}
+                self._resume = others | stored
+            self._check_resumed_streams()
+            # When this began, by the service's clock: its first answers have told the time.
+            now = clock.now() - timedelta(seconds=clock.monotonic() - began_at)
+            for identity in found.values():
+                await self._prepare_stream(identity, now)
+                self._report_prepared(identity.arn, now)
+            self._check_named_shards(found)
+        except BaseException:
+            for arn in found:
+                self._forget(arn)
+            raise
+        return tuple(found)
+
+    def _check_named_shards(self, stream_arns: Iterable[str]) -> None:
         # A stream that was read before has its own positions.
-        for arn, listed in self._begun.items():
+        for arn in self._begun.keys() & {*stream_arns}:
             named = self._services.initial.of_shards(arn)
             unread = [shard_id for shard_id, position in named.items() if position is not None]
-            self._services.data_loss.check_named(arn, unread, listed)
+            self._services.data_loss.check_named(arn, unread, self._begun[arn])
+
+    def arn_of(self, stream: str) -> str | None:
+        """Return the ARN of a stream that was added by this name or ARN."""
+        arns = (arn for arn, one in self.identities.items() if stream in (arn, one.name))
+        return next(arns, None)
+
+    def drop(self, stream_arn: str) -> None:
+        """Leave a stream out from now on; it continues where it is if it is added again."""
+        progress = evolve(self.by_stream(self.progress)[stream_arn], is_left_out=True)
+        self._forget(stream_arn)
+        self._resume[stream_arn] = self._left_out[stream_arn] = progress
+
+    def _forget(self, stream_arn: str) -> None:
+        self.identities.pop(stream_arn, None)
+        self._begun.pop(stream_arn, None)
+        for shards in (self.listed, self.others, self.progress, self.left):
+            for key in [one for one in shards if one.stream_arn == stream_arn]:
+                del shards[key]
 
     def _report_prepared(self, stream_arn: str, now: datetime) -> None:
         shards = sum(key.stream_arn == stream_arn for key in self.progress)
@@ -134,10 +165,10 @@ class ShardTable:
 
     def _check_resumed_streams(self) -> None:
         left_out = sorted(self._resume.keys() - self.identities.keys())
-        if not left_out or self._leaves_others:
+        if self._leaves_others:
             return
         names, configured = ", ".join(left_out), ", ".join(sorted(self.identities))
-        if len(left_out) == len(self._resume):
+        if left_out and len(left_out) == len(self._resume):
             raise CheckpointError(
                 f"The stored progress belongs to other streams ({names}) than those that are "
                 f"configured ({configured}): use a checkpoint of its own for each set of streams."
@@ -150,7 +181,8 @@ class ShardTable:
                     f"the stream has been read before and is no longer configured ({configured}).",
                     kind=DataLossError,
                 )
-            self._left_out[arn] = evolve(self._resume[arn], is_left_out=True)
+            self._resume[arn] = evolve(self._resume[arn], is_left_out=True)
+        self._left_out = {arn: self._resume[arn] for arn in left_out}
 
     async def _prepare_stream(self, identity: StreamIdentity, now: datetime) -> None:
         resume = self._resume.get(identity.arn)
@@ -254,6 +286,8 @@ class ShardTable:
         One whose other parent is not known is left to that parent's end, or to a listing: a parent
         that is not listed would count as one that has left the retention.
         """
+        if stream_arn not in self.identities:
+            return
         shards = [Shard.of_child(stream_arn, child) for child in children]
         known = self.listed.keys()
         new = [one for one in shards if one.key not in known and known >= {*one.parent_keys}]

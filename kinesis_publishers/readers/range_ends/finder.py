@@ -143,7 +143,8 @@ class KinesisRangeFinder:
 
         It raises what :meth:`KinesisDataFetcher.prepare` raises.
         """
-        await self._list(self._shards.prepare)
+        streams = self._services.streams
+        await self._list(lambda: self._shards.add(*streams))
 
     async def find(
         self, limit: ReadLimit, portion: Portion = _LEAST, *, until: datetime | None = None
@@ -210,7 +211,7 @@ class KinesisRangeFinder:
             key in self._probes and self._probes[key].is_caught_up(until) for key in keys
         )
 
-    async def _list(self, listing: Callable[[], Awaitable[None]]) -> None:
+    async def _list(self, listing: Callable[[], Awaitable[object]]) -> None:
         clock = self._services.clock
         began_at = clock.monotonic()
         await listing()

@@ -1,0 +1,107 @@
+"""The streams that a fetcher reads: found at its start, added and dropped while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from kinesis_publishers.assembly import Services
+from kinesis_publishers.errors import KinesisPublishersError
+from kinesis_publishers.model import StreamProgress
+from kinesis_publishers.progress.checkpointer import Checkpointer
+from kinesis_publishers.readers.guard import ConsumerGuard
+from kinesis_publishers.readers.shard_table import ShardTable
+
+
+class FetchedStreams:
+    """Adds streams to what a fetcher reads, and drops them; the others are not touched.
+
+    Args:
+        resume, checkpointer, guard: those of the fetcher.
+        leave: stops reading a stream (by ARN), and records what has been processed of it.
+
+    Attributes:
+        shards: the shards of the streams.
+        names: the streams, by name or ARN.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        resume: Mapping[str, StreamProgress] | None,
+        checkpointer: Checkpointer | None,
+        guard: ConsumerGuard | None,
+        leave: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self.names = services.streams
+        self._factory = services.factory
+        self._checkpointer, self._guard, self._leave = checkpointer, guard, leave
+        self.shards = ShardTable(
+            services,
+            resume,
+            leaves_others=checkpointer is not None,
+            take_over=None if checkpointer is None else checkpointer.take_over,
+        )
+        self.is_prepared = False
+        self._changes: deque[Callable[[], Awaitable[None]]] = deque()
+
+    def renew(self) -> None:
+        """Begin again with all streams, each where it is."""
+        self.shards = self.shards.renewed()
+        self.is_prepared = False
+
+    async def prepare(self) -> None:
+        """Find the streams; it raises what :meth:`KinesisDataFetcher.prepare` raises."""
+        self._changes.clear()
+        await self._add(*self.names)
+        self.is_prepared = True
+
+    def add(self, stream: str) -> None:
+        """Let the next :meth:`change` add a stream, by name or ARN."""
+        if stream not in self.names:
+            self.names = (*self.names, stream)
+            self._changes.append(partial(self._add, stream))
+
+    def drop(self, stream: str) -> None:
+        """Let the next :meth:`change` drop a stream, by the name or ARN it was added with."""
+        self.names = tuple(one for one in self.names if one != stream)
+        self._changes.append(partial(self._drop, stream))
+
+    @property
+    def are_changed(self) -> bool:
+        """Whether streams are to be added or dropped."""
+        return bool(self._changes)
+
+    async def change(self) -> None:
+        """Add and drop what was asked for, in that order."""
+        while self._changes:
+            await self._changes.popleft()()
+
+    async def _add(self, *streams: str) -> None:
+        added = await self.shards.add(*streams)
+        await self.write_first_checkpoints()
+        if self._guard is not None:
+            # Before anything is registered: whenever this process is killed, either the guard holds
+            # a lease on its consumers, or it has not made any.
+            await asyncio.to_thread(self._guard.hold, self.shards.identities)
+        await self._factory.prepare(added)
+
+    async def _drop(self, stream: str) -> None:
+        if (arn := self.shards.arn_of(stream)) is not None:
+            await self._leave(arn)
+            self.shards.drop(arn)
+            await self.write_first_checkpoints()
+
+    async def write_first_checkpoints(self) -> None:
+        """Write where new shards begin, before they are read."""
+        if self._checkpointer is not None:
+            shards = self.shards
+            there, known = shards.others | shards.listed, shards.left | shards.progress
+            try:
+                await self._checkpointer.follow(shards.identities, there, known)
+            except KinesisPublishersError as error:
+                # It is written with the next round. What has no first checkpoint is not read.
+                if not (self.is_prepared and self._checkpointer.stored.is_bearable(error)):
+                    raise

@@ -1,0 +1,179 @@
+"""Streams that are added to a running fetcher, and dropped from it, while others are read on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kinesis_publishers import ShardKey, StartingPosition
+from kinesis_publishers.errors import ReaderReplacedError, StreamNotFoundError
+from kinesis_publishers.events import ShardsDiscovered, StreamPrepared
+from kinesis_publishers.testing.fakes import (
+    STREAM_ARN,
+    FakeControlPlane,
+    FakeStream,
+    RecordingSink,
+    StoredShard,
+    sample_shard,
+    shard_name,
+)
+from tests.unit.leases.lease_support import APPLICATION, FAILOVER
+from tests.unit.leases.test_leases_reading import LeaseWorld
+from tests.unit.readers.fetcher_support import Blocks, World, records_of
+from tests.unit.readers.test_readers_fetcher_checkpoints import StoredWorld, last_of
+
+PAYMENTS = "arn:aws:kinesis:eu-west-1:123456789012:stream/payments"
+ZERO, ONE, TWO = shard_name(0), shard_name(1), shard_name(2)
+
+
+def with_payments(world: World) -> World:
+    """Add a stream that exists, and that the configuration does not name."""
+    world.add(0)
+    payments = FakeStream([sample_shard(1, stream_arn=PAYMENTS)], arn=PAYMENTS)
+    world.shards[ONE] = StoredShard(records_of(1))
+    world.control_plane = FakeControlPlane(world.stream, payments)
+    return world
+
+
+def read_of(world: World, number: int) -> list[str]:
+    assert isinstance(world.sink, RecordingSink)
+    return [one.sequence_number for one in world.sink.records_of(shard_name(number))]
+
+
+def numbers_of(number: int) -> list[str]:
+    return [one.sequence_number for one in records_of(number)]
+
+
+async def test_a_stream_is_added_to_a_running_fetcher() -> None:
+    world = with_payments(World(initial_position=StartingPosition.latest()))
+    async with world.running() as fetcher:
+        await world.clock.advance(3)
+        added_at = world.clock.now()
+        before = fetcher.progress[STREAM_ARN]
+        fetcher.add_stream("payments")
+        await world.clock.settle()
+        assert dict(world.started())[ONE] == StartingPosition.at_timestamp(added_at)
+        assert [shard_id for shard_id, _ in world.started()] == [ZERO, ONE], "one start each"
+        assert fetcher.progress.keys() == {STREAM_ARN, PAYMENTS}
+        assert fetcher.progress[STREAM_ARN].identity == before.identity
+    kinds = [StreamPrepared, ShardsDiscovered]
+    found = [(type(one), one.stream_arn) for one in world.events if type(one) in kinds]
+    assert found == [
+        (ShardsDiscovered, STREAM_ARN),
+        (StreamPrepared, STREAM_ARN),
+        (ShardsDiscovered, PAYMENTS),
+        (StreamPrepared, PAYMENTS),
+    ]
+
+
+async def test_shards_that_an_added_stream_gets_later_are_read() -> None:
+    world = with_payments(World())
+    async with world.running() as fetcher:
+        fetcher.add_stream(PAYMENTS)
+        await world.clock.advance(1)
+        world.shards[TWO] = StoredShard(records_of(2))
+        world.control_plane.streams[1].add(sample_shard(2, stream_arn=PAYMENTS))
+        await world.clock.advance(10)
+    assert read_of(world, 2) == numbers_of(2)
+
+
+async def test_a_stream_that_comes_later_leaves_the_checkpoints_of_others_alone() -> None:
+    world = with_payments(StoredWorld())
+    assert isinstance(world, StoredWorld)
+    async with world.reading() as fetcher:
+        await world.clock.advance(20)
+        before = dict(world.memory.applications["billing"])
+        fetcher.add_stream("payments")
+        await world.clock.settle()
+        now = dict(world.memory.applications["billing"])
+        # The mark of a stream is written with every change.
+        assert now[ShardKey(STREAM_ARN, ZERO)] == before[ShardKey(STREAM_ARN, ZERO)]
+        assert now.keys() - before == {ShardKey(PAYMENTS, ONE), ShardKey(PAYMENTS, "*")}
+        await world.clock.advance(20)
+        assert world.stored[ONE].processed == last_of(1)
+
+
+async def test_a_dropped_stream_is_recorded_and_the_others_are_read_on() -> None:
+    blocks = Blocks(ONE)
+    world = with_payments(StoredWorld(sink=RecordingSink(blocks)))
+    assert isinstance(world, StoredWorld)
+    async with world.reading() as fetcher:
+        fetcher.add_stream("payments")
+        await world.clock.advance(1)
+        fetcher.drop_stream("payments")
+        await world.clock.advance(1)
+        assert {one.shard.stream_arn for one in fetcher.statuses} == {STREAM_ARN, PAYMENTS}
+        assert world.stored[ONE].processed is None, "it is being processed"
+        blocks.gate.set()
+        await world.clock.settle()
+        assert {one.shard.stream_arn for one in fetcher.statuses} == {STREAM_ARN}
+        assert world.stored[ONE].processed == last_of(1)
+        assert fetcher.progress[PAYMENTS].is_left_out
+        await world.clock.advance(30)
+        assert [shard_id for shard_id, _ in world.started()] == [ZERO, ONE]
+        assert world.stored[ONE].processed == last_of(1), "its checkpoint stays"
+
+
+@pytest.mark.parametrize("kind", [World, StoredWorld])
+async def test_a_stream_that_is_added_again_continues_where_it_was(kind: type[World]) -> None:
+    world = with_payments(kind())
+    async with world.reading() if isinstance(world, StoredWorld) else world.running() as fetcher:
+        for _ in range(2):
+            fetcher.add_stream("payments")
+            await world.clock.advance(1)
+            fetcher.drop_stream("payments")
+            await world.clock.advance(1)
+    starts = [position for shard_id, position in world.started() if shard_id == ONE]
+    assert starts == [StartingPosition.trim_horizon(), StartingPosition.after(last_of(1))]
+    assert read_of(world, 1) == numbers_of(1)
+
+
+async def test_adding_a_stream_does_not_hide_that_another_reader_has_taken_over() -> None:
+    world = with_payments(StoredWorld())
+    assert isinstance(world, StoredWorld)
+    async with world.stored_fetcher() as old:
+        running = asyncio.create_task(old.run())
+        await world.clock.advance(20)
+        async with world.stored_fetcher() as newer:
+            await newer.prepare()
+        old.add_stream("payments")
+        await world.clock.settle()
+        world.add(2)
+        await world.clock.advance(30)
+        with pytest.raises(ReaderReplacedError):
+            await running
+
+
+async def test_a_stream_that_does_not_exist_fails_the_fetcher_and_adds_nothing() -> None:
+    world = with_payments(World())
+    fetcher = world.fetcher()
+    running = asyncio.create_task(fetcher.run())
+    await world.clock.settle()
+    fetcher.add_stream("typo")
+    await world.clock.advance(10)
+    with pytest.raises(StreamNotFoundError):
+        await running
+    assert fetcher.progress.keys() == {STREAM_ARN}
+
+
+async def test_a_worker_gives_up_the_leases_of_a_dropped_stream_and_takes_them_again() -> None:
+    world = with_payments(LeaseWorld())
+    assert isinstance(world, LeaseWorld)
+
+    def owner() -> str | None:
+        row, _ = world.group.memory.applications[APPLICATION][ShardKey(PAYMENTS, ONE)]
+        assert row.checkpoint.lease is not None
+        return row.checkpoint.lease.owner
+
+    async with world.opened(world.sink, records=True) as fetcher, world.running(fetcher):
+        await world.clock.advance(2 * FAILOVER)
+        for _ in range(2):
+            fetcher.add_stream("payments")
+            await world.clock.advance(2 * FAILOVER)
+            assert owner() == "one"
+            fetcher.drop_stream("payments")
+            await world.clock.advance(2 * FAILOVER)
+            assert owner() is None
+        assert {one.shard.shard_id for one in fetcher.statuses} == {ZERO}
+    assert read_of(world, 1) == numbers_of(1)
