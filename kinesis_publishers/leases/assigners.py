@@ -16,10 +16,6 @@ from kinesis_publishers.model import Shard
 class AllShards(ShardAssigner):
     """Reads every shard."""
 
-    @classmethod
-    def from_properties(cls, properties: Properties) -> Self:
-        return cls()
-
 
 @frozen
 class NamedShards(ShardAssigner):

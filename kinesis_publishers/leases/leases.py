@@ -39,6 +39,7 @@ class Leases(KeptProgress):
 
     Attributes:
         shards: what a fetcher asks and tells.
+        taker: what renews, takes and asks for leases.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Leases(KeptProgress):
         self._rows = rows = LeaseRows(ProgressRows(store, clock), clock, config.failover_seconds)
         worker = config.worker_id or default_worker_id()
         self._held = held = HeldLeases(rows, config, clock, events, worker)
-        self._taker = LeaseTaker(rows, held, config, clock, events)
+        self.taker = LeaseTaker(rows, held, config, clock, events)
         self.shards = LeasedShards(rows, held, clock, events)
 
     async def take_over(
@@ -131,15 +132,11 @@ class Leases(KeptProgress):
         return is_bearable(error)
 
     async def keep(self, _: Turn) -> None:
-        await self._taker.keep()
-
-    async def look(self) -> None:
-        """Look at the rows, renew, take and ask once."""
-        await self._taker.look()
+        await self.taker.keep()
 
     async def close(self) -> None:
         """Give every lease back: the others need not wait for them."""
-        self._taker.is_closing = True
+        self.taker.is_closing = True
         rows, worker = self._rows.progress, self._held.worker
         try:
             async with self._clock.timeout(_RELEASE_SECONDS):
@@ -167,11 +164,11 @@ class Leases(KeptProgress):
         while True:
             async with self._rows.turn:
                 await self._rows.progress.load()
-                await self._taker.settle(has_leader=False)
+                await self.taker.settle(has_leader=False)
             await self._release_all()
             self.shards.has_left = True
             left = until - self._clock.monotonic()
             # A worker without a lease shows itself when it takes one of those.
             if left <= 0 or not (self._held.asked or self.shards.unused_consumers()):
                 break
-            await self._clock.sleep(min(left, self._taker.seconds_to_look()))
+            await self._clock.sleep(min(left, self.taker.seconds_to_look()))

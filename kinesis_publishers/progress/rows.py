@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -13,6 +12,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, nullcontext
+from datetime import datetime
 from typing import TypeAlias
 
 from attrs import Factory, define, field
@@ -34,6 +34,7 @@ from kinesis_publishers.model import (
     CheckpointWrite,
     Shard,
     ShardKey,
+    ShardProgress,
     StoredCheckpoint,
     StreamIdentity,
     StreamProgress,
@@ -177,12 +178,14 @@ class ProgressRows:
 
     def current(self) -> dict[ShardKey, StoredCheckpoint]:
         """Return the rows of shards of the streams that are read, as they exist now."""
-        created = {arn: one.created_at for arn, one in self.identities.items()}
+        return self._of({arn: one.created_at for arn, one in self.identities.items()})
+
+    def _of(self, created_at: Mapping[str, datetime]) -> dict[ShardKey, StoredCheckpoint]:
         return {
             key: row
             for key, row in self.stored.items()
             if key.shard_id != WHOLE_STREAM
-            and row.checkpoint.stream_created_at == created.get(key.stream_arn)
+            and row.checkpoint.stream_created_at == created_at.get(key.stream_arn)
         }
 
     def mark(self, arn: str) -> StoredCheckpoint | None:
@@ -196,13 +199,20 @@ class ProgressRows:
         a row would be taken for ones that were found later. Of a stream that was created again,
         only the rows of the creation with the mark count.
         """
-        by_stream: defaultdict[str, dict[str, Checkpoint]] = defaultdict(dict)
-        for key, row in self.stored.items():
-            by_stream[key.stream_arn][key.shard_id] = row.checkpoint
+        begun = {
+            key.stream_arn: row.checkpoint.stream_created_at
+            for key, row in self.stored.items()
+            if key.shard_id == WHOLE_STREAM
+        }
+        shards: dict[str, dict[str, ShardProgress]] = {arn: {} for arn in begun}
+        for key, row in self._of(begun).items():
+            shards[key.stream_arn][key.shard_id] = row.checkpoint.progress
         return {
-            arn: _progress_of(arn, mark, rows)
-            for arn, rows in by_stream.items()
-            if (mark := rows.pop(WHOLE_STREAM, None)) is not None
+            arn: StreamProgress(
+                identity=StreamIdentity(name=stream_name_of(arn), arn=arn, created_at=created_at),
+                shards=shards[arn],
+            )
+            for arn, created_at in begun.items()
         }
 
     @asynccontextmanager
@@ -239,15 +249,3 @@ class ProgressRows:
             f"{type(error).__name__}: {error}. Look into the store; what was processed since "
             "the last checkpoint is repeated by the next reader."
         )
-
-
-def _progress_of(arn: str, mark: Checkpoint, rows: Mapping[str, Checkpoint]) -> StreamProgress:
-    created_at = mark.stream_created_at
-    return StreamProgress(
-        identity=StreamIdentity(name=stream_name_of(arn), arn=arn, created_at=created_at),
-        shards={
-            shard_id: one.progress
-            for shard_id, one in rows.items()
-            if one.stream_created_at == created_at
-        },
-    )

@@ -57,4 +57,6 @@ class TestLeases(ShardAssignerContract):
         other = await Worker.begin("other", memory, manual_clock, SHARDS[:1])
         await other.look()
         one = await Worker.begin("one", memory, manual_clock, SHARDS)
-        return AssignerSubject(assigner=one.leases.shards, shards=SHARDS, settle=one.leases.look)
+        return AssignerSubject(
+            assigner=one.leases.shards, shards=SHARDS, settle=one.leases.taker.look
+        )

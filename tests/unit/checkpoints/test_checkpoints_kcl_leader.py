@@ -175,18 +175,18 @@ async def test_what_a_leader_gives_is_read_once_the_former_owner_has_handed_it_o
     table.put(lease_item(leaseOwner={"S": "theirs"}))
     table.put(OWN_MODE, metrics_item("theirs", manual_clock, 30))
     before = table.get()
-    await leases.look()
+    await leases.taker.look()
     assert table.get() == before
     given = {"leaseOwner": {"S": "ours"}, "checkpointOwner": {"S": "theirs"}}
     table.update(is_counted=False, **given)
-    await leases.look()
+    await leases.taker.look()
     assert not leases.shards.may_deliver(SHARD)
     table.update(checkpointOwner=None)
-    await leases.look()
+    await leases.taker.look()
     assert leases.shards.may_deliver(SHARD)
     # The leader wants it back.
     table.update(is_counted=False, leaseOwner={"S": "theirs"}, checkpointOwner={"S": "ours"})
-    await leases.look()
+    await leases.taker.look()
     assert leases.shards.leaving() == {SHARD}
     await leases.shards.release([SHARD])
     row = table.row()
@@ -202,6 +202,6 @@ async def test_a_row_of_the_kcl_in_the_name_of_ours_is_left_alone_without_a_lead
 ) -> None:
     table.put(lease_item(leaseOwner={"S": "ours"}))
     before = table.get()
-    await leases.look()
+    await leases.taker.look()
     assert table.get() == before
     assert not leases.shards.may_deliver(SHARD)

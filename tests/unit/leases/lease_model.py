@@ -219,7 +219,7 @@ class ModelWorker:
         """Look at the rows as the real loop does, and start and stop reading as a fetcher does."""
         if self._is_begun:
             await self.do(self._assign)
-            await self.do(self._follow, self.leases.look)
+            await self.do(self._follow, self.leases.taker.look)
             await self.do(self._assign)
         else:
             self._is_begun = await self.do(self._begin)

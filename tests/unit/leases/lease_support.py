@@ -129,7 +129,7 @@ class Worker:
     async def look(self) -> None:
         """Look once, as a fetcher lets it: it says what may be read, and starts what it gets."""
         self.leases.shards.mine(self.shards)
-        await self.leases.look()
+        await self.leases.taker.look()
         self.leases.shards.mine(self.shards)
 
     async def look_for(self, seconds: float, clock: ManualClock) -> None:

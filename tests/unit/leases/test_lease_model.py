@@ -353,7 +353,7 @@ async def test_what_was_recorded_before_another_worker_had_a_shard_is_dropped() 
             await other.live(is_slow=False, checkpoints=True)
         await other.stop()
         one.store.faults.clear()
-        await one.do(one.leases.look)
+        await one.do(one.leases.taker.look)
         for _ in range(2):
             await one.look()
         await one.checkpoint()
@@ -369,9 +369,9 @@ async def test_a_renewal_does_not_undo_a_checkpoint_that_comes_late() -> None:
         one.store.faults = [Fault.LATE]
         await one.checkpoint()
         # It sees the row as it was before.
-        await one.do(one.leases.look)
+        await one.do(one.leases.taker.look)
         await one.store.arrive(one.store.late.pop())
         world.now += FAILOVER / 2
-        await one.do(one.leases.look)
+        await one.do(one.leases.taker.look)
         (row,) = world.rows.values()
         assert (place(row.checkpoint.progress), world.violations) == ((False, 1), [])

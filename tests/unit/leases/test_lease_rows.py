@@ -75,7 +75,7 @@ async def test_rows_that_others_create_meanwhile_are_left_alone(group: Group) ->
     first.shards = second.shards = FAMILY
     await first.follow()
     first.leases.shards.mine(FAMILY[1:])
-    await first.leases.look()
+    await first.leases.taker.look()
     await second.follow()
     assert [group.lease(one).owner for one in FAMILY] == [None, "first", "first"]
 
@@ -152,7 +152,7 @@ async def test_the_first_of_several_workers_fixes_where_latest_begins(group: Gro
         one.shards = SHARDS
         await one.follow(evolve(BEGINNING, as_of=CREATED_AT + timedelta(seconds=number)))
     for one in workers:
-        await one.leases.look()
+        await one.leases.taker.look()
         assert {p.as_of for p in one.leases.shards.known_progress().values()} == {CREATED_AT}
     assert ShardKey(STREAM_ARN, "*") in group.rows
 
@@ -171,7 +171,7 @@ async def test_shards_that_another_worker_is_about_to_create_begin_where_it_begi
     # Once a record has been processed, what is found has come later.
     await first.look()
     await first.leases.write({shards[0].key: at(7)})
-    await second.leases.look()
+    await second.leases.taker.look()
     second.shards = shards
     await second.follow()
     assert group.progress(shards[2]) == BEGINNING

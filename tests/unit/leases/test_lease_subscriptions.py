@@ -28,17 +28,17 @@ async def new_worker(name: str, clock: ManualClock, memory: CheckpointMemory) ->
 async def test_a_reader_that_came_after_another_one_has_gone_on_waiting_for_it() -> None:
     clock, memory = ManualClock(), CheckpointMemory()
     first, second, third = [await new_worker(name, clock, memory) for name in ("1", "2", "3")]
-    await first.look()
+    await first.taker.look()
     assert first.shards.mine([SHARD]) == {SHARD.key}
     first.shards.note_event(SUBSCRIBED)
     await clock.advance(1)
     await first.close()
-    await second.look()
+    await second.taker.look()
     assert second.shards.mine([SHARD]) == set()
     await clock.advance(1)
     # It has not subscribed, and yet the wait is not over.
     await second.close()
-    await third.look()
+    await third.taker.look()
     await clock.advance(2.5)
     assert third.shards.mine([SHARD]) == set()
     await clock.advance(0.5)
@@ -49,10 +49,10 @@ async def test_a_reader_that_came_after_another_one_has_gone_on_waiting_for_it()
 async def test_the_wait_ends_five_seconds_after_the_last_subscription(seconds: float) -> None:
     clock, memory = ManualClock(), CheckpointMemory()
     first, second = [await new_worker(name, clock, memory) for name in ("1", "2")]
-    await first.look()
+    await first.taker.look()
     first.shards.note_event(SUBSCRIBED)
     await clock.advance(seconds)
     await first.close()
-    await second.look()
+    await second.taker.look()
     await clock.advance(max(0, 5 - seconds))
     assert second.shards.mine([SHARD]) == {SHARD.key}

@@ -97,7 +97,7 @@ async def test_the_scenarios_of_the_kcls_renewer(
     assert group.progress(SHARDS[0]) == (at(1) if is_held else BEGINNING)
     assert group.progress(SHARDS[1]) == at(1)
     await group.clock.advance(FAILOVER / 2)
-    await one.leases.look()
+    await one.leases.taker.look()
     assert one.leases.get(SHARDS[1].key) == at(1)
 
 
@@ -114,7 +114,7 @@ async def test_two_workers_of_one_name_never_have_the_same_shard(group: Group) -
         return rows
 
     second.store.load = load_then_be_late  # type: ignore[assignment, method-assign]
-    await second.leases.look()
+    await second.leases.taker.look()
     assert (first.readable, second.readable) == ({0}, set())
 
 
@@ -193,7 +193,7 @@ async def test_what_was_lost_is_not_taken_before_the_fetcher_knows(group: Group)
     await other.look_for(FAILOVER, group.clock)
     await other.leases.write({SHARDS[0].key: at(200)})
     await other.leases.close()
-    await one.leases.look()
+    await one.leases.taker.look()
     assert one.leases.shards.mine(one.shards) == set()
     # Of the time before: dropped, and not written over what the other one has done.
     await one.leases.write({SHARDS[0].key: at(100)})

@@ -118,7 +118,7 @@ async def test_rows_of_shards_that_are_newer_than_a_listing_stay(
     first = await group.begin("first", [*old, *new])
     if is_ended:
         first.leases.shards.mine(new)
-        await first.leases.look()
+        await first.leases.taker.look()
         first.leases.shards.mine(new)
         await first.leases.write({one.key: at(5, ended=True) for one in new})
     # Its listing is older, and it knows the child of a shard that it has read to its end.

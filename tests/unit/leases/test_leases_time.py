@@ -51,7 +51,7 @@ async def test_a_dead_worker_lives_no_longer_because_a_shard_is_asked_for(group:
     await group.working("dead", SHARDS)
     heir = await group.begin("heir", SHARDS)
     for _ in range(int(FAILOVER) - 1):
-        await heir.leases.look()
+        await heir.leases.taker.look()
         await group.clock.advance(1)
     await heir.look()
     assert {group.lease(one).owner for one in SHARDS} == {"dead", "heir"}
