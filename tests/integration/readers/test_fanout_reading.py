@@ -205,4 +205,4 @@ def test_more_shards_than_descriptors_raise_the_limit_or_are_an_error() -> None:
     program = [sys.executable, "-c", _FEW_DESCRIPTORS]
     ended = subprocess.run(program, capture_output=True, text=True, check=False)
     assert ended.stdout == "b'read'\n"
-    assert re.search("ConfigError: .* has 3 open shards, .* set ulimit -n", ended.stderr)
+    assert re.search("ConfigError: .* has 3 open shards, .* raise ulimit -n", ended.stderr)
