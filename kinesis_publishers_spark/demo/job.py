@@ -1,18 +1,16 @@
-"""The course of the demo: server, Spark, loader and query, then the comparison."""
+"""The demo step by step: the server, Spark, the query, the flights, then the comparison."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
-import orjson
 import pyarrow.parquet as pq
-from attrs import define, field, frozen
+from attrs import frozen
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
@@ -145,7 +143,7 @@ class _Job:
                 raise DemoError("The query did not begin to read.")
 
     def _put_and_follow(self, producer: BlockingProducer, query: StreamingQuery) -> None:
-        progress = ReadProgress()
+        rows: dict[int, int] = {}
         total = len(self.flights)
         started = last_change = _CLOCK.monotonic()
         handed = put = read = 0
@@ -153,27 +151,20 @@ class _Job:
         while put < total or read < total:
             # The buffer must have room: a wait for it would hide that the query has failed.
             if producer.pending_records < _PORTION_RECORDS:
-                portion = self.flights[handed : handed + _PORTION_RECORDS]
-                producer.put_many(portion)
-                handed += len(portion)
+                producer.put_many(self.flights[handed : handed + _PORTION_RECORDS])
+                handed = min(total, handed + _PORTION_RECORDS)
             self._wait_a_moment(query)
-            progress.observe(query.recentProgress)
-            now = _CLOCK.monotonic()
-            if put < total or progress.rows != read:
+            now, before = _CLOCK.monotonic(), read
+            read = _count_rows(query, rows)
+            if put < total or read != before:
                 last_change = now
             elif now - last_change > _STALL_SECONDS:
                 self.report.say(f"Nothing more came for {_STALL_SECONDS:.0f} s.")
                 break
-            put, read, elapsed = handed - producer.pending_records, progress.rows, now - started
+            put, elapsed = handed - producer.pending_records, now - started
             if put == total:
                 producer.flush()  # It says whether records have been given up.
-            self.report.show_progress(
-                total=total,
-                put=put,
-                read=read,
-                elapsed_seconds=elapsed,
-                lag_seconds=progress.lag_seconds(put, elapsed),
-            )
+            self.report.show_progress(total=total, put=put, read=read, elapsed_seconds=elapsed)
         bytes_read = sum(len(data) for data, _ in self.flights) * read / total
         self.report.say(
             f"Read {read:,} records in {elapsed:.1f} s, counted from the first one put: "
@@ -201,47 +192,13 @@ class _Job:
         return not any(faults.values()) and not wrong_carriers
 
 
-@define
-class ReadProgress:
-    """What the progress reports of a query say, taken together.
-
-    Attributes:
-        rows: how many records the finished micro-batches had.
-        read_until: what arrived earlier is in finished micro-batches; ``None`` before it is known.
-    """
-
-    read_until: datetime | None = None
-    _rows_by_batch: dict[int, int] = field(factory=dict)
-
-    @property
-    def rows(self) -> int:
-        return sum(self._rows_by_batch.values())
-
-    def observe(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Take in reports, oldest first; one that was seen before changes nothing."""
-        for report in reports:
-            source = report["sources"][0]
-            # A report about an idle trigger carries the number of the batch that comes next.
-            batch = report["batchId"]
-            rows = int(source["numInputRows"])
-            self._rows_by_batch[batch] = max(rows, self._rows_by_batch.get(batch, 0))
-            lag: dict[str, int] = {}
-            with suppress(orjson.JSONDecodeError):
-                lag = orjson.loads(source["latestOffset"] or "{}")
-            # Spark before 4.2 shows an offset there, and not always as JSON.
-            if "bufferedRecords" in lag:
-                # Otherwise the micro-batch has everything that had come when it was planned.
-                has_more = lag["bufferedRecords"] or lag.get("maxMillisBehindLatest")
-                left = timedelta(milliseconds=lag.get("maxLagMillis", 0) if has_more else 0)
-                self.read_until = datetime.fromisoformat(report["timestamp"]) - left
-
-    def lag_seconds(self, put: int, elapsed_seconds: float) -> float | None:
-        """Return the lag now: a report is as old as the micro-batch that Spark works on."""
-        if self.read_until is None:
-            return None
-        age = (_CLOCK.now() - self.read_until).total_seconds()
-        # No record is older than the first one that was put.
-        return min(age, elapsed_seconds) if self.rows < put else 0.0
+def _count_rows(query: StreamingQuery, rows: dict[int, int]) -> int:
+    """Add what the recent micro-batches have read to ``rows`` by batch; return the sum."""
+    for report in query.recentProgress:
+        # A report about an idle trigger carries the number of the batch that comes next.
+        batch, count = report["batchId"], report["sources"][0]["numInputRows"]
+        rows[batch] = max(int(count), rows.get(batch, 0))
+    return sum(rows.values())
 
 
 def _compute_delays(result: DataFrame) -> dict[str, CarrierDelays]:

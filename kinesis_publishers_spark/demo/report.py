@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from rich import box
 from rich.markup import escape
@@ -16,17 +15,12 @@ if TYPE_CHECKING:
 
     from kinesis_publishers_spark.demo.flights import CarrierDelays
 
-# Spark reads in micro-batches: over a shorter time the rate would jump.
-_WINDOW_SECONDS: Final = 10.0
-
 
 class Report:
     """Writes to a console; on a terminal the context has a bar, which is gone at its end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        # When so many records were read: what the rate of now is made of.
-        self._recent: deque[tuple[float, int]] = deque()
         self._tenths = -1
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -51,32 +45,20 @@ class Report:
         self._console.print(escape(text), soft_wrap=True, highlight=False)
 
     def begin(self, phase: str) -> None:
-        """Show what is done now; how long it takes is unknown."""
+        """Show a phase whose duration is unknown."""
         self._bar.update(self._task, description=phase, total=None, note="", refresh=True)
 
-    def show_progress(
-        self, *, total: int, put: int, read: int, elapsed_seconds: float, lag_seconds: float | None
-    ) -> None:
+    def show_progress(self, *, total: int, put: int, read: int, elapsed_seconds: float) -> None:
         """Show how far reading is: at once on a terminal, elsewhere first and with each tenth.
 
-        Kinesis has accepted ``put`` of the ``total`` records, and Spark has processed ``read``.
-        ``elapsed_seconds`` is since the first was put, and ``lag_seconds`` the age of the oldest
-        that Spark has not processed, at most; ``None`` before it is known.
+        Kinesis has accepted ``put`` of the ``total`` records, and Spark has processed ``read``,
+        ``elapsed_seconds`` after the first was put.
         """
-        self._recent.append((elapsed_seconds, read))
-        while self._recent[0][0] < elapsed_seconds - _WINDOW_SECONDS:
-            self._recent.popleft()
-        since, before = self._recent[0]
-        rate = (read - before) / max(1.0, elapsed_seconds - since)
-        lag = "unknown" if lag_seconds is None else f"{lag_seconds:.1f} s"
-        note = f"put {put:,}, read {read:,} of {total:,}, {rate:,.0f} records/s, lag {lag}"
+        rate = read / max(1.0, elapsed_seconds)
+        note = f"put {put:,}, read {read:,} of {total:,}, {rate:,.0f} records/s"
+        phase = "sending" if put < total else "reading"
         self._bar.update(
-            self._task,
-            description="sending" if put < total else "reading",
-            total=total,
-            completed=read,
-            note=note,
-            refresh=True,
+            self._task, description=phase, total=total, completed=read, note=note, refresh=True
         )
         tenths = 10 * read // total
         if tenths > self._tenths and not self._console.is_terminal:

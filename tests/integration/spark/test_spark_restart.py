@@ -1,4 +1,4 @@
-"""Restarts, replays and resharding: each record once, in order."""
+"""Restarts, replays and resharding in Spark's engine; ``planner/`` has the cases without it."""
 
 from __future__ import annotations
 
@@ -35,19 +35,6 @@ def test_a_micro_batch_that_failed_reads_the_same_rows_after_a_restart(
     assert by_place(running.batches[batch_id]) == by_place(before)
     assert sorted(numbers(running.rows)) == list(range(1000))
     assert_in_order_per_key(running.rows)
-
-
-@pytest.mark.long
-def test_shards_that_a_run_leaves_out_go_on_with_the_next_one(
-    runner: QueryRunner, flights: str
-) -> None:
-    running, one = None, {"kinesis.shards": f"{flights}:shardId-000000000001"}
-    for start, shards in ((0, {}), (100, one), (200, {})):
-        runner.server.put_many(flights, numbered(start, start + 100))
-        options = {**FROM_THE_START, **shards}
-        with runner.run(earlier=running, trigger={"availableNow": True}, **options) as running:
-            running.wait_for_the_end()
-    assert sorted(numbers(running.rows)) == list(range(300))
 
 
 def test_a_reshard_while_reading_keeps_every_record_and_the_order_of_each_key(

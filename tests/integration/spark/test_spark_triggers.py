@@ -1,4 +1,8 @@
-"""What each trigger reads, in every version of Spark: this file runs under all of them."""
+"""What each trigger reads, in every version of Spark: this file runs under all of them.
+
+It adds Spark's own order of calls to the order that ``test_spark_trigger_planning`` writes down, and
+to the ends of micro-batches that ``planner/test_planner_available_now`` checks.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +103,7 @@ def test_once_is_one_micro_batch_that_no_limit_cuts_where_spark_says_that_it_is_
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("planner", "trigger"), [RUNS_THAT_END[0], RUNS_THAT_END[3]])
+@pytest.mark.parametrize(("planner", "trigger"), [RUNS_THAT_END[0], *RUNS_THAT_END[2:]])
 def test_a_run_after_a_failed_one_loses_nothing(
     runner: QueryRunner, flights: str, planner_options: dict[str, str], trigger: dict[str, Any]
 ) -> None:
