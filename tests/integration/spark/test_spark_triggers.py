@@ -1,7 +1,7 @@
 """What each trigger reads, in every version of Spark: this file runs under all of them.
 
-It adds Spark's own order of calls to the order that ``test_spark_trigger_planning`` writes down, and
-to the ends of micro-batches that ``planner/test_planner_available_now`` checks.
+``test_spark_trigger_planning`` has the order of calls as a model, and
+``planner/test_planner_available_now`` the ends of micro-batches; here Spark makes the calls.
 """
 
 from __future__ import annotations
