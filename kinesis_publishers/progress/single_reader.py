@@ -174,18 +174,19 @@ class SingleReader(KeptProgress):
         gone = [
             key
             for key in self._rows.stored
-            if key.stream_arn in identities
-            and key not in listed
-            and key.shard_id != WHOLE_STREAM
-            # One that has not ended is newer than the listing.
-            and (key not in progress or progress[key].is_ended)
+            if key.stream_arn in identities and _is_gone(key, listed, progress)
         ]
         if new or gone:
             # A reader that was replaced must not change anything.
             await self._mark()
-        await self._rows.create(
-            new, lambda one: self._first_row(one, progress[one.key]), self._is_begun, self._save
-        )
+
+        def first_row(shard: Shard) -> Checkpoint:
+            created_at = identities[shard.stream_arn].created_at
+            return Checkpoint(
+                shard=shard.key, stream_created_at=created_at, progress=progress[shard.key]
+            )
+
+        await self._rows.create(new, first_row, self._is_begun, self._save)
         self._owned |= identities.keys()
         if gone:
             remove = partial(self._rows.remove, gone)
@@ -198,10 +199,6 @@ class SingleReader(KeptProgress):
         created_at = self._rows.identities[key.stream_arn].created_at
         rows = self._rows.mark(key.stream_arn), self._rows.stored.get(key)
         return all(row and row.checkpoint.stream_created_at == created_at for row in rows)
-
-    def _first_row(self, shard: Shard, progress: ShardProgress) -> Checkpoint:
-        created_at = self._rows.identities[shard.stream_arn].created_at
-        return Checkpoint(shard=shard.key, stream_created_at=created_at, progress=progress)
 
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         stored = self._rows.stored
@@ -254,6 +251,14 @@ class SingleReader(KeptProgress):
         for key in keys:
             self._rows.stored.pop(key, None)
         self._rows.stored |= {key: found[key] for key in keys if key in found}
+
+
+def _is_gone(
+    key: ShardKey, listed: Mapping[ShardKey, Shard], progress: Mapping[ShardKey, ShardProgress]
+) -> bool:
+    # A shard that is not listed and has not ended is newer than the listing.
+    is_newer = key in progress and not progress[key].is_ended
+    return key not in listed and key.shard_id != WHOLE_STREAM and not is_newer
 
 
 def _replaced(owner: StoredCheckpoint) -> ReaderReplacedError:
