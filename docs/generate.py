@@ -101,6 +101,13 @@ Each call has four keys, and `kinesis.retry.outagemillis` holds for all of them.
 | `backoff.expconst` | the growth of the delay with each attempt |
 """  # noqa: E501 - a row of a table
 }
+# What a default shows by itself.
+_AS_THE_DEFAULT: Final = {
+    "a duration",
+    "a size",
+    "true or false",
+    "a whole number from 1",
+}
 _OF_A_CALL: Final = re.compile(r"\.(?:maxretries|backoff\.\w+)$")
 _DECISIONS: Final = f"""\
 # Decisions
@@ -136,9 +143,11 @@ def _render_option(option: Option[Any]) -> str:
     facts = {"Default": _default_of(option), "accepted": _escape(_accepted_by(option))}
     if facts["Default"] == "none":
         del facts["Default"]
+    elif facts["accepted"] in _AS_THE_DEFAULT:
+        del facts["accepted"]
     if option.section in _INTRODUCTIONS and _OF_A_CALL.search(option.key):
         notes = ""
-        del facts["accepted"]
+        facts.pop("accepted", None)
     names = {
         "also": [f"flink.{option.key}"] if option.namespace is Namespace.SHARED else [],
         "keyword": [name for name, one in SHORT_NAMES.items() if one is option],

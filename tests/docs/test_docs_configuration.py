@@ -26,8 +26,8 @@ def test_every_name_that_a_spark_source_accepts_is_with_its_option() -> None:
 def test_defaults_are_shown_with_their_units() -> None:
     for text in (
         "`200` ms;",
-        "`60` s;",
-        "`67108864` bytes;",
+        "`60` s.",
+        "`67108864` bytes.",
         "`LATEST`;",
         "`true`;",
         "none: it is required;",
