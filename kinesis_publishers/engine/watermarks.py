@@ -108,11 +108,15 @@ class ShardWatermarks:
             if mark.listings is not None and not is_waited_for:
                 mark.listings += 1
 
-    def note_continued(self, keys: Iterable[ShardKey]) -> None:
-        """Learn of ended shards whose children's watermarks count already: others have those."""
+    @property
+    def ended(self) -> list[ShardKey]:
+        """The shards that have ended, and hold the places of their children."""
+        return [key for key, mark in self._marks.items() if mark.listings is not None]
+
+    def forget(self, keys: Iterable[ShardKey]) -> None:
+        """Forget ended shards whose children hold their own places already."""
         for key in keys:
-            if key in self._marks and self._marks[key].listings is not None:
-                del self._marks[key]
+            del self._marks[key]
 
     @contextmanager
     def processing(self, delivery: Delivery) -> Iterator[None]:

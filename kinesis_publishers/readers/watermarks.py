@@ -157,8 +157,8 @@ class WatermarkSink(ForwardingSink):
         await self._advance()
 
     async def _advance(self) -> None:
-        if self._leases is not None:
-            self._shards.note_continued(self._leases.continued(self._shards.fronts()))
+        if self._leases is not None and (ended := self._shards.ended):
+            self._shards.forget(self._leases.continued(ended))
         fronts, now = self._shards.fronts(), self._clock.monotonic()
         others = []
         if self._leases is not None:
