@@ -169,7 +169,8 @@ def _accepted_by(option: Option[Any]) -> str:
     text = re.sub(r", or with a unit such as \S+ or \w+", "", accepted_text(option))
     text = re.sub(r"^a duration in m?s of at least 0(?: and)?", "a duration", text)
     text = text.replace(" of at least ", " from ").replace(" and of at most ", " to ")
-    return re.sub(r"^a whole number of bytes(?: of at least 1\b)?", "a size", text)
+    text = re.sub(r"^a whole number of bytes(?: from 1\b)?", "a size", text)
+    return text.replace("a size to ", "a size up to ")
 
 
 def _default_of(option: Option[Any]) -> str:

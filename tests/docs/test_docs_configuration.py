@@ -29,7 +29,7 @@ def test_defaults_are_shown_with_their_units() -> None:
         "`60` s.",
         "`67108864` bytes.",
         "`LATEST`;",
-        "`true`;",
+        "`true`.",
         "none: it is required;",
     ):
         assert f"*Default* {text}" in _PAGE
