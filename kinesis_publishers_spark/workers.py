@@ -35,7 +35,7 @@ class Closable(Protocol):
 
 
 class WorkerReader:
-    """A :class:`~kinesis_publishers.readers.range_reader.KinesisRangeReader` in its own thread.
+    """A :class:`~kinesis_publishers.readers.ranges.reader.KinesisRangeReader` in its own thread.
 
     Attributes:
         is_new: whether it has not read yet.

@@ -38,19 +38,20 @@ if TYPE_CHECKING:
     )
     from kinesis_publishers.readers.fetcher import KinesisDataFetcher as KinesisDataFetcher
     from kinesis_publishers.readers.guard import ConsumerGuard as ConsumerGuard
-    from kinesis_publishers.readers.range_ends import Ends as Ends
-    from kinesis_publishers.readers.range_ends import KinesisRangeFinder as KinesisRangeFinder
-    from kinesis_publishers.readers.range_ends import Portion as Portion
-    from kinesis_publishers.readers.range_reader import KinesisRangeReader as KinesisRangeReader
-    from kinesis_publishers.readers.range_reader import as_polling as as_polling
+    from kinesis_publishers.readers.ranges.finder import Ends as Ends
+    from kinesis_publishers.readers.ranges.finder import KinesisRangeFinder as KinesisRangeFinder
+    from kinesis_publishers.readers.ranges.reader import KinesisRangeReader as KinesisRangeReader
+    from kinesis_publishers.readers.ranges.reader import as_polling as as_polling
+    from kinesis_publishers.readers.ranges.rules import Portion as Portion
 
 _NAMES: Final = {
     "bounded_read": "BatchBounds Narrowing is_after plan_batch",
     "eager_registration": "check_streams register_consumers",
     "fetcher": "KinesisDataFetcher",
     "guard": "ConsumerGuard",
-    "range_ends": "Ends KinesisRangeFinder Portion",
-    "range_reader": "KinesisRangeReader as_polling",
+    "ranges.finder": "Ends KinesisRangeFinder",
+    "ranges.reader": "KinesisRangeReader as_polling",
+    "ranges.rules": "Portion",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Self
 
 from attrs import evolve, field, frozen
@@ -30,8 +31,8 @@ from kinesis_publishers.model import (
     ShardRange,
     StartingPosition,
 )
-from kinesis_publishers.readers.range_ends.last_record import PolledPages, TipSearch
-from kinesis_publishers.readers.range_reader import RangePublishers
+from kinesis_publishers.readers.ranges.reader import RangePublishers
+from kinesis_publishers.readers.ranges.record_search import RecordSearch, polled_pages
 from kinesis_publishers.tasks import TaskScope
 
 _LOOKS_AT_ONCE = 32
@@ -68,13 +69,13 @@ async def plan_batch(
     names = [one.reference for one in streams if narrowing.needs_stream(one.name)]
     async with open_services(properties, events=events, clock=clock) as services:
         # Always by polling: a subscription belongs to one reader.
-        pages = PolledPages(services.polling.create, services.missing)
+        pages = partial(polled_pages, services.polling.create, services.missing)
         arns = [(await services.discovery.describe(name)).identity.arn for name in names]
         # LATEST was taken from this machine's clock, before the service had told the time.
         bounds = bounds.corrected(properties, services.clock.skew)
         plan = _BatchPlan(
             services.discovery,
-            TipSearch(pages.read),
+            RecordSearch(pages),
             services.data_loss,
             services.assigner,
             RangePublishers.select(properties, services).plain is services.polling,
@@ -88,7 +89,7 @@ async def plan_batch(
 @frozen
 class _BatchPlan:
     _discovery: ShardDiscovery
-    _search: TipSearch
+    _search: RecordSearch
     _data_loss: DataLossGuard
     _assigner: ShardAssigner
     # Whether an empty answer shows the tip to what reads the ranges.

@@ -12,7 +12,8 @@ from hypothesis import currently_in_test_context, note
 
 from kinesis_publishers import Properties, ShardKey, ShardProgress
 from kinesis_publishers.events import Event, ShardLeftBehind
-from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit, rules
+from kinesis_publishers.readers import Ends, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.readers.ranges import rules
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
 from kinesis_publishers.testing.local_kinesis.in_process import InProcessDataPlane
 from tests.integration.readers.simulated_world import STREAM, SimulatedWorld
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kinesis_publishers import RecordPage, Shard, StartingPosition, StreamProgress
-    from kinesis_publishers.readers.range_ends.seen_records import RangeEnd
+    from kinesis_publishers.readers.ranges.seen_records import RangeEnd
     from kinesis_publishers.testing.local_kinesis.service import KinesisService
 
 PROPERTIES = Properties.parse(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kinesis_publishers import Properties
 from kinesis_publishers.events import RecordsFetched
 from kinesis_publishers.model import PositionType
-from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, Portion, ReadLimit
+from kinesis_publishers.readers import Ends, KinesisRangeFinder, Portion, ReadLimit
 from kinesis_publishers.testing.local_kinesis import Behaviour
 from kinesis_publishers_spark.offsets import Offset
 from tests.integration.readers.range_world import offset_of

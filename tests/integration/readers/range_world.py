@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties
-from kinesis_publishers.readers.range_reader import KinesisRangeReader, RangePublishers
+from kinesis_publishers.readers.ranges.reader import KinesisRangeReader, RangePublishers
 from kinesis_publishers.testing.fakes import finish
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from tests.integration.readers.range_reading import StoredStream
@@ -13,7 +13,7 @@ from tests.integration.readers.simulated_world import STREAM, SimulatedWorld
 
 if TYPE_CHECKING:
     from kinesis_publishers import ShardRange
-    from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder
+    from kinesis_publishers.readers import Ends, KinesisRangeFinder
     from kinesis_publishers.testing.local_kinesis import Behaviour
     from tests.integration.readers.range_reading import CollectingSink
 

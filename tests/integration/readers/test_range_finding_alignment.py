@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 
 from kinesis_publishers.events import ShardLeftBehind
-from kinesis_publishers.readers.range_ends import ReadLimit, rules
+from kinesis_publishers.readers import ReadLimit
+from kinesis_publishers.readers.ranges import rules
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.integration.readers.range_query import Query
 
@@ -47,7 +48,7 @@ async def test_a_shard_that_cannot_be_read_is_waited_for_and_then_left_behind(
 async def test_a_shard_that_comes_back_is_read_in_portions(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "kinesis_publishers.readers.range_ends")
+    caplog.set_level("INFO", "kinesis_publishers.readers.ranges")
     monkeypatch.setattr(rules, "_RANGE_BYTES", 5_000)
     query = Query(patience_seconds=30.0)
     query.put(30)

@@ -14,7 +14,7 @@ from kinesis_publishers.errors import (
     StreamRecreatedError,
 )
 from kinesis_publishers.events import DataLossTolerated
-from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.readers import Ends, KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.local_kinesis import Behaviour
 from tests.integration.readers.simulated_world import STREAM, SimulatedWorld
 

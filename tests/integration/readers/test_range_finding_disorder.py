@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_publishers import Properties, ShardRange
 from kinesis_publishers.events import ignore_event
-from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.readers import Ends, KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.local_kinesis import Behaviour
 from kinesis_publishers_spark.offsets import Offset
 from tests.integration.readers.disordered_plane import DisorderedPlane

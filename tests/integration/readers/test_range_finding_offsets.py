@@ -6,11 +6,8 @@ import pytest
 
 from kinesis_publishers import Properties
 from kinesis_publishers.aggregation.codec import aggregate_class, sealed
-from kinesis_publishers.readers.range_ends import (
-    Portion,
-    ReadLimit,
-    finder,
-)
+from kinesis_publishers.readers import Portion, ReadLimit
+from kinesis_publishers.readers.ranges import finder
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
 from tests.integration.readers.range_query import Query
 from tests.integration.readers.simulated_world import STREAM

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kinesis_publishers.readers.range_ends import ReadLimit
+from kinesis_publishers.readers import ReadLimit
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
 from tests.examples import examples
 from tests.integration.readers.range_histories import (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kinesis_publishers import ShardRange
-    from kinesis_publishers.readers.range_reader import KinesisRangeReader
+    from kinesis_publishers.readers.ranges.reader import KinesisRangeReader
 
 MINUTE = 60.0
 LARGE = 1024 * 1024 * 1024

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition, UserRecord
 from kinesis_publishers.aggregation import pack_user_records
-from kinesis_publishers.readers.range_ends.seen_records import RangeEnd
+from kinesis_publishers.readers.ranges.seen_records import RangeEnd
 from kinesis_publishers.testing.local_kinesis import Behaviour
 from tests.examples import examples
 from tests.integration.readers.range_reading import CollectingSink

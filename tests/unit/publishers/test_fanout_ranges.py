@@ -26,7 +26,7 @@ from kinesis_publishers.errors import (
     ResourceInUseError,
 )
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
-from kinesis_publishers.readers.range_reader import RangePublishers, as_polling
+from kinesis_publishers.readers.ranges.reader import RangePublishers, as_polling
 from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
     FakeControlPlane,

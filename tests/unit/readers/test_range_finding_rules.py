@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kinesis_publishers.engine.alignment import Weight
-from kinesis_publishers.readers.range_ends.rules import (
+from kinesis_publishers.readers.ranges.rules import (
     Place,
     Portion,
     Sample,

@@ -17,7 +17,7 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.events import DataLossTolerated, RangeRead
 from kinesis_publishers.model import resume_after
-from kinesis_publishers.readers.range_reader import KinesisRangeReader, RangePublishers
+from kinesis_publishers.readers.ranges.reader import KinesisRangeReader, RangePublishers
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
     RecordingSink,

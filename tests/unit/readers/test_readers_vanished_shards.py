@@ -13,7 +13,7 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
 )
 from kinesis_publishers.events import DataLossTolerated, ShardEnded
-from kinesis_publishers.readers.range_ends import KinesisRangeFinder, ReadLimit
+from kinesis_publishers.readers import KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
     RecordingSink,

@@ -75,7 +75,7 @@ def _workers_end() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the ranges planner look as often as the local server, which has no rates, allows."""
-    name = "kinesis_publishers.readers.range_ends.finder._LOOK_INTERVAL_SECONDS"
+    name = "kinesis_publishers.readers.ranges.finder._LOOK_INTERVAL_SECONDS"
     monkeypatch.setattr(name, 0.02)
 
 

@@ -43,7 +43,7 @@ def kind() -> str:
 @pytest.fixture(autouse=True)
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few records be worth a task of their own."""
-    monkeypatch.setattr("kinesis_publishers.readers.range_ends.rules._PAGE_RECORDS", 20)
+    monkeypatch.setattr("kinesis_publishers.readers.ranges.rules._PAGE_RECORDS", 20)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kinesis_publishers import SequenceNumber, ShardProgress, ShardRange, StartingPosition
 from kinesis_publishers.model import RangeSize, resume_after
-from kinesis_publishers.readers.range_ends.rules import Sample
-from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting
+from kinesis_publishers.readers.ranges.rules import Sample
+from kinesis_publishers.readers.ranges.seen_records import RangeEnd, SeenRecords
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
 
 # A record each second, of which looks say that it stands for 1,000 bytes.
@@ -15,11 +15,11 @@ SAMPLE = Sample(bytes_per_second=1000, record_bytes=100, user_record_bytes=20)
 
 def test_each_range_says_when_its_first_record_arrived():
     records = sample_records(10)
-    sighting = Sighting(ShardProgress(position=StartingPosition.trim_horizon()))
-    sighting.add(batch_of(records), [1] * 10)
+    seen = SeenRecords(ShardProgress(position=StartingPosition.trim_horizon()))
+    seen.add(batch_of(records), [1] * 10)
     ends = []
     for _ in range(3):
-        end, sighting = sighting.take(4)
+        end, seen = seen.take(4)
         ends.append(end)
     assert [end.first_arrival for end in ends] == [
         records[index].approximate_arrival_timestamp for index in (0, 4, 8)
@@ -36,67 +36,67 @@ def progress(index: int) -> ShardProgress:
     return ShardProgress(position=resume_after(number(index)), as_of=arrival)
 
 
-def leap(sighting: Sighting, index: int) -> None:
+def leap(seen: SeenRecords, index: int) -> None:
     found = RECORDS[index]
-    sighting.leap_to(batch_of([found]), [1], found.approximate_arrival_timestamp)
+    seen.leap_to(batch_of([found]), [1], found.approximate_arrival_timestamp)
 
 
-def cut(sighting: Sighting, index: int) -> None:
+def cut(seen: SeenRecords, index: int) -> None:
     found = RECORDS[index]
-    sighting.cut(batch_of([found]), found.approximate_arrival_timestamp)
+    seen.cut(batch_of([found]), found.approximate_arrival_timestamp)
 
 
-def end_of(sighting: Sighting) -> RangeEnd:
-    end, _ = sighting.take()
+def end_of(seen: SeenRecords) -> RangeEnd:
+    end, _ = seen.take()
     assert end is not None
-    return end.guessed(SAMPLE, sighting.begun, is_dense=False)
+    return end.guessed(SAMPLE, seen.begun, is_dense=False)
 
 
 def test_cuts_are_inside_of_the_range_and_each_comes_after_the_one_before():
-    sighting = Sighting(progress(10))
-    assert not sighting.needs_cuts, "nothing is unseen"
-    leap(sighting, 90)
-    assert sighting.needs_cuts
+    seen = SeenRecords(progress(10))
+    assert not seen.needs_cuts, "nothing is unseen"
+    leap(seen, 90)
+    assert seen.needs_cuts
     for index in (5, 10, 30, 30, 20, 60, 90, 95):
-        cut(sighting, index)
-    assert [one.progress for one in end_of(sighting).cuts] == [progress(30), progress(60)]
+        cut(seen, index)
+    assert [one.progress for one in end_of(seen).cuts] == [progress(30), progress(60)]
 
 
 def test_nothing_is_cut_before_the_first_record_that_was_seen():
-    sighting = Sighting(ShardProgress(position=StartingPosition.trim_horizon()))
-    sighting.add(batch_of(RECORDS[20:30]), [1] * 10)
-    leap(sighting, 90)
+    seen = SeenRecords(ShardProgress(position=StartingPosition.trim_horizon()))
+    seen.add(batch_of(RECORDS[20:30]), [1] * 10)
+    leap(seen, 90)
     for index in (10, 20, 50):
-        cut(sighting, index)
-    assert [one.progress for one in end_of(sighting).cuts] == [progress(50)]
+        cut(seen, index)
+    assert [one.progress for one in end_of(seen).cuts] == [progress(50)]
 
 
 def test_a_range_with_a_gap_ends_before_the_record_that_was_seen_or_after_it():
-    sighting = Sighting(progress(10))
-    leap(sighting, 90)
+    seen = SeenRecords(progress(10))
+    leap(seen, 90)
     seen_at = RECORDS[90].approximate_arrival_timestamp
-    assert sighting.count_before(seen_at) == 0
-    end, rest = sighting.take(0)
+    assert seen.count_before(seen_at) == 0
+    end, rest = seen.take(0)
     assert end.progress == ShardProgress(position=StartingPosition.at(number(90)), as_of=seen_at)
     assert end.size == RangeSize(records=None, seen_since=seen_at, seen_records=1)
     last, rest = rest.take()
     assert (last.progress, last.first) == (progress(90), number(90))
     assert rest.take() == (None, rest)
-    whole, _ = sighting.take()
+    whole, _ = seen.take()
     assert whole.progress == progress(90)
 
 
 def test_a_range_is_divided_where_its_pieces_touch():
-    sighting = Sighting(progress(10))
-    leap(sighting, 90)
-    cut(sighting, 40)
+    seen = SeenRecords(progress(10))
+    leap(seen, 90)
+    cut(seen, 40)
     first = ShardRange(
         shard=sample_shard().key,
         start=StartingPosition.at(number(11)),
         end=number(90),
         follows=StartingPosition.after(number(10)),
     )
-    end = end_of(sighting)
+    end = end_of(seen)
     assert (end.payload_bytes, end.user_records) == (80_000, 4_000)
     (one, one_bytes), (other, other_bytes) = end.divided(first)
     assert (one.start, one.end, one.follows) == (first.start, number(40), first.follows)
@@ -111,9 +111,9 @@ def test_a_range_is_divided_where_its_pieces_touch():
 
 
 def test_a_range_without_cuts_is_one_piece():
-    sighting = Sighting(progress(10))
-    sighting.add(batch_of(RECORDS[11:21]), [3] * 10)
-    end, _ = sighting.take()
+    seen = SeenRecords(progress(10))
+    seen.add(batch_of(RECORDS[11:21]), [3] * 10)
+    end, _ = seen.take()
     whole = ShardRange(shard=sample_shard().key, start=progress(10).position, end=number(20))
     ((piece, payload_bytes),) = end.divided(whole)
     assert (piece, piece.size, payload_bytes) == (

@@ -18,7 +18,7 @@ from kinesis_publishers.engine.alignment import (
 )
 from kinesis_publishers.events import EventSink, ShardLeftBehind
 from kinesis_publishers.model import ShardKey
-from kinesis_publishers.readers.range_ends.rules import (
+from kinesis_publishers.readers.ranges.rules import (
     BEHIND_NOW,
     INSTANT,
     NO_SAMPLE,
@@ -26,7 +26,7 @@ from kinesis_publishers.readers.range_ends.rules import (
     portion_end,
     whole_millisecond,
 )
-from kinesis_publishers.readers.range_ends.shard_probe import ShardProbe
+from kinesis_publishers.readers.ranges.shard_probe import ShardProbe
 
 #: How many of the records that were seen of each shard make its range; ``None`` for all.
 Counts: TypeAlias = "dict[ShardKey, int | None]"

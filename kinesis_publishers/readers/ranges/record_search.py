@@ -56,7 +56,7 @@ It continues beyond the tip, and stops only after the end of a closed shard. A t
 iterator that has expired does not show."""
 
 
-class TipSearch:
+class RecordSearch:
     """Searches shards for what Kinesis has no call for.
 
     A look is one GetShardIterator and, mostly, one small GetRecords.
@@ -113,7 +113,7 @@ class TipSearch:
             PositionTrimmedError: the service no longer knows a sequence number.
             ServiceError: a failure that retrying does not cure.
         """
-        return await _Search(self._read_pages, shard, until).run(since)
+        return await _LastRecordSearch(self._read_pages, shard, until).run(since)
 
 
 @frozen(kw_only=True)
@@ -132,7 +132,7 @@ class _Look:
 
 
 @define
-class _Search:
+class _LastRecordSearch:
     """The last record of a shard before the tip, or before what has arrived from ``until`` on."""
 
     _read_pages: ReadPages
@@ -215,36 +215,25 @@ class _OnePage(RecordBatchConsumer):
         return self.batch.last_sequence_number
 
 
-class PolledPages:
-    """Pages of GetRecords: the publisher handles throttles, retries and expired iterators.
-
-    Args:
-        missing: makes what decides if the service does not find a shard.
-    """
-
-    def __init__(
-        self,
-        create_publisher: CreatePollingPublisher,
-        missing: Callable[[Shard], MissingShard],
-    ) -> None:
-        self._create_publisher = create_publisher
-        self._missing = missing
-
-    async def read(
-        self, shard: Shard, position: StartingPosition, limit: int
-    ) -> AsyncGenerator[ShardPage, None]:
-        """Yield the pages of a shard, as :data:`ReadPages` says."""
-        publisher, missing = await self._create_publisher(position, shard), self._missing(shard)
-        page = None
-        while page is None or not page.has_ended:
-            # Before each call: adaptive reads change it.
-            publisher.limit = limit
-            try:
-                page = await read_page(publisher)
-            except SHARD_NOT_FOUND as error:
-                if await missing.has_left(error, ShardProgress(position=position)):
-                    raise
-                continue
-            if page is not None:
-                missing.reset()
-                yield page
+async def polled_pages(
+    create_publisher: CreatePollingPublisher,
+    missing_of: Callable[[Shard], MissingShard],
+    shard: Shard,
+    position: StartingPosition,
+    limit: int,
+) -> AsyncGenerator[ShardPage, None]:
+    """Yield the pages of a shard as :data:`ReadPages` says."""
+    publisher, missing = await create_publisher(position, shard), missing_of(shard)
+    page: ShardPage | None = None
+    while page is None or not page.has_ended:
+        # Before each call: adaptive reads change it.
+        publisher.limit = limit
+        try:
+            page = await read_page(publisher)
+        except SHARD_NOT_FOUND as error:
+            if await missing.has_left(error, ShardProgress(position=position)):
+                raise
+            continue
+        if page is not None:
+            missing.reset()
+            yield page

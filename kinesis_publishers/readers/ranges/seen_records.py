@@ -17,7 +17,7 @@ from kinesis_publishers.model import (
     StartingPosition,
     resume_after,
 )
-from kinesis_publishers.readers.range_ends.rules import (
+from kinesis_publishers.readers.ranges.rules import (
     NO_SAMPLE,
     Sample,
     expected_bytes,
@@ -71,7 +71,7 @@ class RangeEnd:
 
     def guessed(self, sample: Sample | None, begun: datetime | None, *, is_dense: bool) -> RangeEnd:
         """Return the end with the sizes that are likely of a range that began then."""
-        assert self.size is not None, "the sighting says what it has seen"
+        assert self.size is not None, "a range that was seen has a size"
         expected = expected_bytes(sample, begun, self.progress.as_of)
         sample, records = sample or NO_SAMPLE, None
         if is_dense:
@@ -90,7 +90,7 @@ class RangeEnd:
 
 
 @define(eq=False)
-class Sighting:
+class SeenRecords:
     """Records that follow a place in a shard: all of them, or those behind a gap."""
 
     #: How far ranges were made.
@@ -217,7 +217,7 @@ class Sighting:
         limit = instant.timestamp()
         return self.gap_until is not None or is_end or any(one < limit for one in self._arrivals)
 
-    def take(self, count: int | None = None) -> tuple[RangeEnd | None, Sighting]:
+    def take(self, count: int | None = None) -> tuple[RangeEnd | None, SeenRecords]:
         """Make a range of this, or of the gap and the first ``count`` records behind it.
 
         Returns:
@@ -260,8 +260,8 @@ class Sighting:
         position = StartingPosition.at(SequenceNumber(self._numbers[0]))
         return ShardProgress(position=position, as_of=_latest(self.start.as_of, self.gap_until))
 
-    def _rest(self, progress: ShardProgress, count: int) -> Sighting:
-        rest = Sighting(progress)
+    def _rest(self, progress: ShardProgress, count: int) -> SeenRecords:
+        rest = SeenRecords(progress)
         rest.has_ended = self.has_ended and not progress.is_ended
         rest._numbers, rest._weights = self._numbers[count:], self._weights[count:]
         rest._arrivals = self._arrivals[count:]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers import StartingPosition
-from tests.unit.readers.tip_search_support import ShardInMemory, after_noon
+from tests.unit.readers.record_search_support import ShardInMemory, after_noon
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

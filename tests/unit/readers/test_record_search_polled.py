@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attrs import define, evolve
@@ -13,7 +14,7 @@ from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.delivery import MissingShard
 from kinesis_publishers.errors import InvalidArgumentError, StreamNotFoundError
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
-from kinesis_publishers.readers.range_ends.last_record import PolledPages, TipSearch
+from kinesis_publishers.readers.ranges.record_search import RecordSearch, polled_pages
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import (
     Answer,
@@ -56,7 +57,7 @@ class _ServiceWithClock(StoredShard):
         return await super().locate(position)
 
 
-def search_in(shard: ShardBehaviour, clock: ManualClock) -> tuple[TipSearch, FakeDataPlane]:
+def search_in(shard: ShardBehaviour, clock: ManualClock) -> tuple[RecordSearch, FakeDataPlane]:
     plane = FakeDataPlane(shard)
     context = PublisherContext(
         data_plane=plane, control_plane=FakeControlPlane(), clock=clock, events=lambda _: None
@@ -68,11 +69,12 @@ def search_in(shard: ShardBehaviour, clock: ManualClock) -> tuple[TipSearch, Fak
     guard = DataLossGuard(
         fail=True, events=context.events, describe=context.control_plane.describe_stream
     )
-    pages = PolledPages(
+    pages = partial(
+        polled_pages,
         PollingRecordPublisherFactory(_CONFIG, context).create,
         lambda shard: MissingShard(shard, guard, is_listed, clock, context.events),
     )
-    return TipSearch(pages.read), plane
+    return RecordSearch(pages), plane
 
 
 def last_number(count: int) -> SequenceNumber:

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from kinesis_publishers import SequenceNumber, StartingPosition
 from kinesis_publishers.model import PositionType
-from kinesis_publishers.readers.range_ends.last_record import ShardPage, TipSearch
+from kinesis_publishers.readers.ranges.record_search import RecordSearch, ShardPage
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class ShardInMemory:
         """Search this shard for the last record before an instant."""
         since = since or StartingPosition.trim_horizon()
         instant = after_noon(until)
-        return await TipSearch(self.read).last_record(sample_shard(), since=since, until=instant)
+        return await RecordSearch(self.read).last_record(sample_shard(), since=since, until=instant)
 
     async def read(
         self, shard: Shard, position: StartingPosition, limit: int

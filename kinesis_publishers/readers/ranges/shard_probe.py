@@ -14,12 +14,12 @@ from kinesis_publishers.engine.alignment import Front
 from kinesis_publishers.engine.delivery import ShardStatus, drop_processed
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.publishers.polling import PollingRecordPublisher
-from kinesis_publishers.readers.range_ends.last_record import (
+from kinesis_publishers.readers.ranges.record_search import (
     CreatePollingPublisher,
     ShardPage,
     read_page,
 )
-from kinesis_publishers.readers.range_ends.rules import (
+from kinesis_publishers.readers.ranges.rules import (
     INSTANT,
     NO_SAMPLE,
     JumpBudget,
@@ -34,7 +34,7 @@ from kinesis_publishers.readers.range_ends.rules import (
     tail_limit,
     whole_millisecond,
 )
-from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting, resampled
+from kinesis_publishers.readers.ranges.seen_records import RangeEnd, SeenRecords, resampled
 
 # The most that one GetRecords returns (AWS service limits).
 _MOST_RECORDS = 10_000
@@ -74,7 +74,7 @@ class ShardProbe:
     """
 
     shard: Shard
-    seen: Sighting
+    seen: SeenRecords
     _create_publisher: CreatePollingPublisher
     _clock: Clock
     _aggregates: Deaggregator
@@ -169,7 +169,7 @@ class ShardProbe:
         gap_until = self.seen.gap_until
         is_late = gap_until is not None and gap_until > instant
         if is_late:
-            self._begin(Sighting(self.progress), None)
+            self._begin(SeenRecords(self.progress), None)
         return is_late
 
     def wait(self, interval: float) -> float:
@@ -248,16 +248,16 @@ class ShardProbe:
 
     def begin_at_horizon(self, publisher: PollingRecordPublisher) -> None:
         """Continue with what the stream still holds, and ``publisher``, which begins there."""
-        self._begin(Sighting(self.progress), publisher)
+        self._begin(SeenRecords(self.progress), publisher)
 
-    def _begin(self, seen: Sighting, publisher: PollingRecordPublisher | None) -> None:
+    def _begin(self, seen: SeenRecords, publisher: PollingRecordPublisher | None) -> None:
         self.seen, self._tail = seen, publisher
         self._is_anchored = False
         self._tip_seen_at = self._seen_until = self._nothing_since = None
 
     def give_up(self) -> None:
         """Take the shard for ended: the service no longer knows it."""
-        self.seen = Sighting(self.progress.ended())
+        self.seen = SeenRecords(self.progress.ended())
 
     async def _look_once(self, target: datetime) -> bool:
         """Ask once; say whether there was an answer."""

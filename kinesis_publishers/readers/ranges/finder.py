@@ -16,10 +16,10 @@ from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, ShardStatus
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import ShardKey, StartingPosition, StreamProgress
-from kinesis_publishers.readers.range_ends.rounds import Counts, Rounds
-from kinesis_publishers.readers.range_ends.rules import Portion
-from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting
-from kinesis_publishers.readers.range_ends.shard_probe import ShardProbe
+from kinesis_publishers.readers.ranges.rounds import Counts, Rounds
+from kinesis_publishers.readers.ranges.rules import Portion
+from kinesis_publishers.readers.ranges.seen_records import RangeEnd, SeenRecords
+from kinesis_publishers.readers.ranges.shard_probe import ShardProbe
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope
 
@@ -240,7 +240,7 @@ class KinesisRangeFinder:
         for shard in startable:
             probe = before.get(shard.key)
             if probe is None:
-                probe = ShardProbe(shard, Sighting(self._shards.progress[shard.key]), *shared)
+                probe = ShardProbe(shard, SeenRecords(self._shards.progress[shard.key]), *shared)
             probe.shard, probe.tip_lasts = shard, tip_lasts
             self._probes[shard.key] = probe
         return list(self._probes.values())
