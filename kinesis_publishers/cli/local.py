@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 @click.option(
     "--ca-file",
     type=click.Path(dir_okay=False),
-    help="With --tls: where to leave the CA certificate that clients must trust; a temporary file "
-    "unless given.",
+    help="With --tls: the file for the CA certificate that clients must trust. By default, a "
+    "temporary file.",
 )
 def local(
     port: int, host: str, limits: str, stream: str, shards: int, tls: bool, ca_file: str | None
@@ -70,7 +70,7 @@ def local(
       kinesis-publishers tail --config local.properties
     """
     if ca_file is not None and not tls:
-        raise click.UsageError("--ca-file is the certificate of an https server: add --tls.")
+        raise click.UsageError("--ca-file needs an https server: add --tls.")
     announce = _Announcement(stream, shards)
     try:
         # With --tls, starting the server needs modules that importing it does not.
@@ -96,7 +96,7 @@ def local(
 
 @contextmanager
 def _ended_by_sigterm_too() -> Iterator[None]:
-    """Let a request to terminate end the server as Ctrl-C does, its CA file included."""
+    """Let SIGTERM end the server as Ctrl-C does, and remove its CA file."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         on_interrupt = signal.getsignal(signal.SIGINT)
@@ -114,7 +114,7 @@ def _ended_by_sigterm_too() -> Iterator[None]:
 
 @define
 class _Announcement:
-    """Creates the stream of a server that listens, and prints what reads it."""
+    """Creates the stream once the server listens, and prints the properties that read it."""
 
     stream: str
     shards: int

@@ -31,7 +31,7 @@ from kinesis_publishers.model import Shard
 def shards(as_json: bool, connection: Connection) -> None:
     """Show the shards of streams: which are open, their share of the hash keys, their parents.
 
-    A closed shard is shown as long as its records can be read.
+    A closed shard is shown until its last record expires.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ async def _list_shards(properties: Properties) -> dict[str, tuple[Shard, ...]]:
 def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:
     """Return the lineage of ``shards``, which are all that the stream still lists.
 
-    A shard stands below its parent. The result of a merge stands below its first parent and names
+    A shard is placed below its parent. A merged shard is placed below its first parent and names
     the other one.
     """
     by_id = {shard.shard_id: shard for shard in shards}
@@ -80,7 +80,7 @@ def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:
 
 
 def shard_fields(shard: Shard) -> dict[str, Any]:
-    """Return the fields of ``shard`` as they stand in JSON."""
+    """Return the JSON fields of ``shard``."""
     return {
         "stream_name": shard.stream_name,
         "stream_arn": shard.stream_arn,

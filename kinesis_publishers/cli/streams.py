@@ -1,4 +1,4 @@
-"""The commands ``list``, ``describe`` and ``create``: streams as a whole."""
+"""The commands ``list``, ``describe`` and ``create``, which deal with whole streams."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def _describe(properties: Properties) -> list[dict[str, Any]]:
     "--shards",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many shards it has, which take 1 MB/s each; on demand unless given.",
+    help="The number of shards, which take 1 MB/s each. Without it, the stream is on demand.",
 )
 @region_options
 def create(name: str, shards: int | None, connection: Connection) -> None:

@@ -28,8 +28,8 @@ from kinesis_publishers.model.records import LONGEST_PARTITION_KEY
 from kinesis_publishers.model.shards import parse_hash_key
 from kinesis_publishers.producing import KinesisProducer, PutResult
 
-# Unless the properties say otherwise: one call at a time, so that what is refused is written before
-# what comes after its call; and a person does not wait minutes for a service that throttles.
+# Defaults of this command. One call at a time: a refused record is written before the records of
+# the next call. And a person does not wait for minutes while the service throttles.
 _DEFAULTS: Final[Mapping[Option[Any], str | int]] = {
     ProducerConfig.max_in_flight: 1,
     ProducerConfig.ttl_seconds: "30s",
@@ -62,21 +62,21 @@ def _check_hash_key(text: str) -> str:
     "--format",
     "form",
     type=click.Choice([one.value for one in Format]),
-    help="What the file has; unless it is given, the extension .csv or .parquet says it.",
+    help="The format of the file. By default, the extension .csv or .parquet decides.",
 )
-@click.option("--whole", is_flag=True, help="All of the file is one record, to the byte.")
+@click.option("--whole", is_flag=True, help="Put the whole file, unchanged, as one record.")
 @click.option(
     "--data-column",
     metavar="COLUMN",
-    help="What a record has of a row; without it, all columns as a JSON object.",
+    help="The column to put. By default, a row becomes a JSON object of all columns.",
 )
-@click.option("--key-column", metavar="COLUMN", help="The partition key of the record of a row.")
+@click.option("--key-column", metavar="COLUMN", help="The column with the partition key.")
 @click.option(
     "-k",
     "--partition-key",
     type=Checked("key", _check_partition_key, "got {}, expected 1 to 256 characters."),
     metavar="KEY",
-    help="The partition key of all records; each has a random one unless it is given.",
+    help="The partition key of all records. By default, each record has a random one.",
 )
 @click.option(
     "--explicit-hash-key",
@@ -84,19 +84,19 @@ def _check_hash_key(text: str) -> str:
         "number", _check_hash_key, "got {}, expected a decimal number from 0 to 2^128 - 1."
     ),
     metavar="NUMBER",
-    help="Chooses the shard in place of the partition key: 0 to 2^128 - 1.",
+    help="The hash key that chooses the shard instead of the partition key.",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="N",
-    help="Put at most so many records a second.",
+    help="Put at most N records per second.",
 )
 @click.option(
     "--aggregate", is_flag=True, help="Pack records into aggregates in the format of the KPL."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per record.")
-@click.option("-q", "--quiet", is_flag=True, help="Print how many were written, and no records.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the number of records written.")
 @connection_options
 def put(
     data: tuple[str, ...],
@@ -117,7 +117,7 @@ def put(
 
     Prints shard, sequence number and partition key of each record when it is written. Exits with 1
     if a record was not written. After a broken connection a call is repeated, and its records may
-    be there twice.
+    be stored twice.
 
     \b
     Examples:
@@ -127,12 +127,12 @@ def put(
       kinesis-publishers put --stream orders --file image.png --whole
     """
     if as_json and quiet:
-        raise click.UsageError("--json and --quiet exclude each other.")
+        raise click.UsageError("Use --json or --quiet, not both.")
     kind = Format.of(file) if form is None else Format(form)
     if data and (file != "-" or whole or form):
-        raise click.UsageError("DATA are records themselves: leave out --file, --format, --whole.")
+        raise click.UsageError("DATA are the records: leave out --file, --format and --whole.")
     if whole and form:
-        raise click.UsageError("--whole and --format exclude each other.")
+        raise click.UsageError("Use --whole or --format, not both.")
     if (data or whole or kind is Format.LINES) and (data_column or key_column):
         raise click.UsageError("--data-column and --key-column need a table: csv or parquet.")
     if key_column and (partition_key or explicit_hash_key):
@@ -205,10 +205,10 @@ def _progress(writing: Writing, source: Input, file: str | None, is_quiet: bool)
 
 
 def _until_output_fails(report: OnWritten) -> OnWritten:
-    """Return ``report`` such that it does nothing once the output takes nothing more.
+    """Return ``report`` as a function that does nothing after the output has failed.
 
-    The records are what counts: they are still written. A reader that closes the output means to;
-    any other failure is reported once.
+    Records are still written. A reader that closes the output does so on purpose; any other
+    failure is reported once.
     """
     is_open = True
 

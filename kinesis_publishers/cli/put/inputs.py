@@ -1,4 +1,4 @@
-"""Where the records of ``put`` come from: arguments, lines, a whole file, the rows of a table."""
+"""The inputs of ``put``: arguments, lines, a whole file, the rows of a table."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from kinesis_publishers.model.shards import MAX_RECORD_BYTES
 Entry: TypeAlias = tuple[bytes, str | None]
 """The data of a record, and its partition key if it has one of its own."""
 
-# So many rows are put together.
+# The number of rows in a group.
 _ROWS: Final = 500
 
 
 class Format(Enum):
-    """What a file has."""
+    """The format of a file."""
 
     LINES = "lines"
     CSV = "csv"
@@ -38,7 +38,7 @@ class Format(Enum):
 
     @classmethod
     def of(cls, file: str) -> Format:
-        """Return what the name of a file says."""
+        """Return the format that the name of ``file`` suggests."""
         extension = os.path.splitext(file)[1].lower()
         return {".csv": cls.CSV, ".parquet": cls.PARQUET}.get(extension, cls.LINES)
 
@@ -53,7 +53,7 @@ class Input(Protocol):
     read_bytes: int
 
     def groups(self) -> AsyncIterator[Sequence[Entry]]:
-        """Yield the records, those together that are there at the same time.
+        """Yield the records in groups; a group has what is available at once.
 
         Raises:
             ClickException: they cannot be read; what was yielded can be put.
@@ -62,13 +62,13 @@ class Input(Protocol):
 
 @define(eq=False)
 class Texts:
-    """Records that stand on the command line."""
+    """Records from the command line."""
 
     _texts: Sequence[str]
     read_bytes: int = 0
 
     async def groups(self) -> AsyncIterator[Sequence[Entry]]:
-        # As they stand there, which need not be UTF-8.
+        # The bytes of the command line, which need not be UTF-8.
         yield [(text.encode("utf-8", "surrogateescape"), None) for text in self._texts]
 
 
@@ -105,7 +105,7 @@ class LineSplitter:
 
 @define(eq=False)
 class Lines:
-    """The lines of a file, or all of it as one record; of a pipe as they come."""
+    """The lines of a file, or all of it as one record; the lines of a pipe as they come."""
 
     _file: str
     _is_whole: bool
@@ -125,7 +125,7 @@ class Lines:
 
 @define(eq=False)
 class Rows:
-    """The rows of a table: each is a JSON object, or what it has in one column.
+    """The rows of a table: each becomes a JSON object, or the value of one column.
 
     A pipe is read to its end first.
     """

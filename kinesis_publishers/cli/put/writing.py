@@ -1,4 +1,4 @@
-"""Puts what an input yields, and reports each record in the order of the input."""
+"""Puts the records of an input, and reports each in the order of the input."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.errors import InvalidRecordError, RecordsNotWrittenError
 from kinesis_publishers.producing import KinesisProducer, PutResult
 
-# With --rate, records are put in portions of so many seconds.
+# With --rate, a portion has the records of this many seconds.
 _PORTION_SECONDS: Final = 0.1
-# After Ctrl-C, for what is being sent.
+# After Ctrl-C, the time for records in flight.
 _CLOSE_SECONDS: Final = 2.0
 
 OnWritten: TypeAlias = Callable[[int, str | None, PutResult], None]
@@ -32,13 +32,13 @@ class Writing:
     """Puts the records of an input, and closes the producer.
 
     Args:
-        partition_key, explicit_hash_key: of records that have no partition key of their own.
-        rate: how many records a second are put at most.
-        on_written: takes each record that was written, in their order.
+        partition_key, explicit_hash_key: the keys of records without a partition key of their own.
+        rate: the maximum number of records per second.
+        on_written: called with each written record, in order.
 
     Attributes:
-        written: how many there are.
-        on_progress: called whenever that has changed.
+        written: the number of written records.
+        on_progress: called after each change of that number.
     """
 
     _producer: KinesisProducer
@@ -52,17 +52,17 @@ class Writing:
     on_progress: Callable[[], None] = field(default=lambda: None, init=False)
     _put: int = field(default=0, init=False)
     _next_at: float = field(default=0.0, init=False)
-    # What was put and is not reported yet: partition keys, and the future of the results.
+    # Groups that are not reported yet: partition keys, and the future of the results.
     _pending: deque[tuple[Sequence[str | None], asyncio.Future[Sequence[PutResult]]]] = field(
         factory=deque, init=False
     )
     _reported: int = field(default=0, init=False)
-    # The numbers of records that were not written, and why.
+    # The numbers of records that were not written, with the reasons.
     _failures: list[tuple[int, Exception]] = field(factory=list, init=False)
     _has_failed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
-        """Put everything, and return when it is written; after a failure nothing more is put.
+        """Put everything, and return when it is written; stop putting after a failure.
 
         Raises:
             ClickException: the input cannot be read further, or a record was not written.
@@ -143,7 +143,7 @@ class Writing:
             ) from problem
 
     def _report(self) -> None:
-        """Report the groups of which all is known, up to the first other one."""
+        """Report the finished groups up to the first unfinished one."""
         while self._pending and self._pending[0][1].done():
             keys, future = self._pending.popleft()
             error = future.exception()

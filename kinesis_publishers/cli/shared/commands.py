@@ -1,4 +1,4 @@
-"""What all commands have in common: how they fail, and ``--debug``."""
+"""What all commands share: the form of their errors, ``--debug``, and types of options."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def _note_debug(context: click.Context, _: click.Parameter, is_debug: bool) -> N
 
 
 class CleanCommand(click.Command):
-    """A command whose errors are one message, and whose Ctrl-C is silent.
+    """A command that reports an error as one message, and ends silently on Ctrl-C.
 
-    This holds for errors of the framework and of the system; others are bugs. When the reader of
-    the output has gone, as after ``| head -1``, click ends silently.
+    This holds for errors of the framework and of the system; others are bugs. If the reader of
+    the output has gone, as with ``| head -1``, click ends silently.
 
     The exit code is 1 after an error, 2 after wrong usage, and 128 plus the number of the signal
     after an interruption.
@@ -48,7 +48,7 @@ class CleanCommand(click.Command):
             is_flag=True,
             expose_value=False,
             callback=_note_debug,
-            help="Show where in the code an error comes from, and all that is logged.",
+            help="Show the traceback of an error, and the whole log.",
         )
         self.params.append(debug)
 
@@ -56,7 +56,7 @@ class CleanCommand(click.Command):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            # In place: its kind decides the exit code.
+            # Changed in place: its class decides the exit code.
             error.message = shown_lines(error.message)  # type: ignore[misc]
             raise
         except KinesisPublishersError as error:
@@ -75,12 +75,12 @@ class CleanCommand(click.Command):
 
 
 def _in_words_of(ctx: click.Context, error: KinesisPublishersError) -> str:
-    """Return the message of ``error`` with the options that the user has typed, or might type."""
+    """Return the message of ``error``, with option names in place of the keys they set."""
     single = isinstance(error, ConfigErrors) and len(error.problems) == 1
     text = str(error.problems[0] if single else error)  # type: ignore[attr-defined]
     own = {option.name: option.opts[-1] for option in ctx.command.params}
     for name, key in _KEYS.items():
-        # What a file says has the words of the file.
+        # A problem of the file keeps the words of the file.
         if name in own and (ctx.params.get(name) or not ctx.params.get("config")):
             text = re.sub(rf"(?<![\w.]){re.escape(key)}(?![\w.])", own[name], text)
     return text
@@ -130,7 +130,7 @@ class CleanGroup(SuggestingGroup):
 
 
 def read_file(path: str | Path) -> bytes:
-    """Return what a file has, or standard input for ``-``; raises ``UsageError`` if it fails."""
+    """Return the content of a file, or of standard input for ``-``; raises ``UsageError``."""
     if path == "-":
         if sys.stdin is None:
             raise click.UsageError("Standard input is closed: name a file.")
@@ -155,9 +155,9 @@ def confirm(question: str, *, refusal: str) -> None:
         raise click.ClickException(f"Not confirmed: {refusal}. In scripts, use --yes.")
 
 
-# Generic since click 8.4 only.
+# Generic only since click 8.4.
 class Checked(click.ParamType):  # type: ignore[type-arg]
-    """What ``check`` accepts: it returns the value of a text, or raises ``ValueError``.
+    """A type of option: ``check`` returns the value of a text, or raises ``ValueError``.
 
     ``name`` is for the help, and ``refusal`` is the message, in which ``{}`` is the text.
     """
@@ -184,7 +184,7 @@ def _duration(text: str) -> timedelta:
     return duration
 
 
-DURATION: Final = Checked("duration", _duration, "{} is not a duration, as 90s, 10m or 2h.")
+DURATION: Final = Checked("duration", _duration, "{} is not a duration such as 90s, 10m or 2h.")
 """A length of time with a unit; a number alone is in seconds."""
 
 

@@ -1,4 +1,4 @@
-"""The options with which every command finds its streams, and the properties that they make."""
+"""The options by which every command finds its streams, and the resulting properties."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from kinesis_publishers.config.properties import pairs_in
 _T = TypeVar("_T")
 _V = TypeVar("_V")
 
-# A person waits: a service that cannot be reached is reported within seconds, unless the properties
-# say how long to try. An application waits minutes for it.
+# A person waits: an unreachable service is reported within seconds, unless the properties set
+# another number. An application retries for minutes.
 _PATIENCE: Final = {
     options.max_retries: 3
     for options in (
@@ -40,7 +40,7 @@ _PATIENCE: Final = {
         RegistrationConfig.register_retry,
     )
 }
-# What the local server takes unless it was told otherwise: any credentials, from any region.
+# The defaults of the local server, which accepts any credentials and any region.
 LOCAL: Final = MappingProxyType(
     {
         AwsConfig.endpoint_url.full_key: f"http://127.0.0.1:{LOCAL_PORT}",
@@ -53,12 +53,12 @@ LOCAL: Final = MappingProxyType(
 
 @frozen(kw_only=True)
 class Connection:
-    """What the command line says about where to connect and what to read.
+    """The command line's options about where to connect and what to read.
 
     The fields are the values of the options; ``config`` has the properties of the file.
     """
 
-    # Read once, for it may be a pipe; and it may have secrets.
+    # Read once: it may be a pipe. It may have secrets.
     config: Sequence[tuple[str, str]] = field(default=(), repr=False)
     pairs: tuple[tuple[str, str], ...] = ()
     streams: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class Connection:
     ) -> Properties:
         """Return :meth:`properties` for a command that reads no records.
 
-        What only reading needs may be missing, as the ARN of a consumer to be registered.
+        Options that only reading needs may be missing, such as the ARN of a consumer.
         """
         publisher = SourceConfig.record_publisher
         return self.properties({publisher.full_key: publisher.default, **more})
@@ -118,12 +118,14 @@ def only_stream(properties: Properties) -> str:
     streams = StreamsConfig.from_properties(properties).streams
     if len(streams) > 1:
         names = ", ".join(stream.name for stream in streams)
-        raise click.UsageError(f"This needs one stream, and there are {names}: use --stream.")
+        raise click.UsageError(
+            f"This takes one stream, and there are {names}: choose one with --stream."
+        )
     return streams[0].reference
 
 
 def by_full_key(pairs: Iterable[tuple[str, _V]]) -> dict[str, _V]:
-    """Return the last value of each option, by its documented key, in whatever spelling."""
+    """Return the last value of each option by its documented key, whatever its spelling."""
     return {_full_key(key): value for key, value in pairs}
 
 
@@ -150,14 +152,14 @@ _STREAM: Final = click.option(
     "streams",
     multiple=True,
     metavar="STREAM",
-    help="The name or the ARN of a stream. May be repeated where several can be read.",
+    help="The name or the ARN of a stream. Can be repeated if the command reads several.",
 )
 _OPTIONS: Final = (
     click.option(
         "--config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="A .properties file that says where to connect and what to read, and how.",
+        help="A .properties file: where to connect, what to read and how.",
     ),
     click.option(
         "-P",
@@ -166,11 +168,11 @@ _OPTIONS: Final = (
         multiple=True,
         callback=_parse_pairs,
         metavar="KEY=VALUE",
-        help="One property; takes precedence over the file. May be repeated.",
+        help="One property, which takes precedence over the file. Can be repeated.",
     ),
     _STREAM,
-    click.option("--region", metavar="REGION", help="The region, as eu-west-1."),
-    click.option("--endpoint", metavar="URL", help="An endpoint that is not AWS's own."),
+    click.option("--region", metavar="REGION", help="The region, such as eu-west-1."),
+    click.option("--endpoint", metavar="URL", help="An endpoint other than AWS's."),
     click.option(
         "--local",
         "is_local",

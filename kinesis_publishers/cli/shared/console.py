@@ -1,4 +1,4 @@
-"""Where commands write: results to standard output, messages and warnings to standard error.
+"""The output of commands: results to standard output, messages to standard error.
 
 Rich is imported when something is drawn: most commands start faster without it.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _OWN: Final = "kinesis_publishers"
 _DETAILED: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-# Nothing is wrapped or cut where no terminal says how wide it is.
+# Without a terminal, nothing is wrapped or cut.
 _ENDLESS: Final = 100_000
 
 
@@ -51,7 +51,7 @@ def discard_output() -> None:
 
 
 def new_table(*headings: str, **column: Any) -> Table:
-    """Return a table with a line below its headings; ``column`` is how each column is made."""
+    """Return a table with a line below its headings; ``column`` is for each column."""
     from rich import box
     from rich.table import Table
 
@@ -62,7 +62,7 @@ def new_table(*headings: str, **column: Any) -> Table:
 
 
 def add_row(table: Table, *cells: str | Text, style: str = "") -> None:
-    """Add a row with texts as they are: a terminal obeys nothing in them, and none is markup."""
+    """Add a row of literal texts: no control character reaches the terminal, and none is markup."""
     from rich.text import Text
 
     from kinesis_publishers.cli.shared.formats import printable
@@ -72,8 +72,8 @@ def add_row(table: Table, *cells: str | Text, style: str = "") -> None:
 
 
 def shown_lines(text: str) -> str:
-    """Return a text, perhaps of several lines, without anything that a terminal would obey."""
-    # It comes with what records need.
+    """Return a text of one or more lines without control characters."""
+    # Importing it loads what records need.
     from kinesis_publishers.cli.shared.formats import printable
 
     return "\n".join(map(printable, text.split("\n")))
@@ -106,7 +106,7 @@ def print_tree(tree: Tree) -> None:
 
 
 def print_json_lines(objects: Iterable[Any]) -> None:
-    """Write each object as JSON on a line of its own, without what a terminal would obey."""
+    """Write each object as JSON on a line of its own, without control characters."""
     import orjson
 
     from kinesis_publishers.cli.shared.formats import printable
@@ -123,7 +123,7 @@ def say(text: str) -> None:
 
 
 class _CommandHandler(logging.Handler):
-    """Writes what is logged to where messages go at that time: a live table moves them."""
+    """Writes log lines to the present standard error, which a live table replaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -160,7 +160,7 @@ def log_everything() -> None:
 
 
 def _says_more_than_the_error(record: logging.LogRecord) -> bool:
-    """Leave out what ends the command, and is the error with which it ends."""
+    """Drop events that repeat the error with which the command ends."""
     # Imported with the first record: `--version` logs none.
     from kinesis_publishers.events import (
         FetcherStopped,

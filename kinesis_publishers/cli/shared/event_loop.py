@@ -1,4 +1,4 @@
-"""The event loop of a command: signals cancel it, keys reach it, a slow pipe does not block it."""
+"""The event loop of a command, with signals, keys and pipes that do not block it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``tail``: its options, and how it reads."""
+"""The command ``tail``: its options, and the reader that they configure."""
 
 from __future__ import annotations
 
@@ -43,19 +43,22 @@ from kinesis_publishers.readers.fetcher import KinesisDataFetcher
     type=click.Choice([one.value for one in InitialPosition], case_sensitive=False),
     help="Where to begin; LATEST unless the properties say otherwise.",
 )
-@click.option("--at", "instant", metavar="TIME", help="Begin at an instant: ISO-8601 or epoch s.")
+@click.option("--at", "instant", metavar="TIME", help="Begin at a time: ISO-8601 or epoch s.")
 @click.option(
-    "--since", type=DURATION, metavar="DURATION", help="Begin so long ago, as 90s, 10m or 2h."
+    "--since",
+    type=DURATION,
+    metavar="DURATION",
+    help="Begin this long ago, such as 90s, 10m or 2h.",
 )
 @click.option(
     "--shard",
     "shards",
     multiple=True,
     metavar="SHARD",
-    help="Read this shard only: its id or number, or STREAM:ID where there are several streams. "
-    "May be repeated.",
+    help="Read only this shard: its id or number, or STREAM:ID if there are several streams. "
+    "Can be repeated.",
 )
-@click.option("--until-tip", is_flag=True, help="End when everything that was there is read.")
+@click.option("--until-tip", is_flag=True, help="End after the records that are in the stream now.")
 @click.option(
     "-n", "--max-records", type=click.IntRange(min=1), metavar="N", help="End after N records."
 )
@@ -64,7 +67,7 @@ from kinesis_publishers.readers.fetcher import KinesisDataFetcher
     "--data",
     "encoding",
     type=click.Choice([one.value for one in DataEncoding]),
-    help="With --json: how payloads are written.  [default: base64]",
+    help="With --json: the encoding of payloads.  [default: base64]",
 )
 @click.option("--lines", is_flag=True, help="Print a line per record, on a terminal too.")
 @click.option(
@@ -95,8 +98,8 @@ def tail(
     which is hot; s sorts it, r reverses it, p pauses it, q quits. In a pipe or a file each record
     is a line.
 
-    With the properties of an application it neither moves its checkpoints nor takes over its
-    stream consumer: it polls, unless it is given its own consumer.
+    With the properties of an application, tail moves no checkpoint and takes over no stream
+    consumer. It polls, unless you give it a consumer of its own.
 
     \b
     Examples:
@@ -106,9 +109,9 @@ def tail(
       kinesis-publishers tail orders --json --data json | jq .data
     """
     if sum((as_json, lines, bool(newest))) > 1:
-        raise click.UsageError("--json, --lines and --newest (of the table) exclude each other.")
+        raise click.UsageError("Use only one of --json, --lines and --newest (of the table).")
     if encoding is not None and not as_json:
-        raise click.UsageError("--data says how payloads stand in JSON: add --json.")
+        raise click.UsageError("--data chooses how JSON shows payloads: add --json.")
     clock = ServiceClock(SystemClock())
     begin = _starting_position(position, instant, since, clock)
     properties, left_out = observer_properties(connection, begin)
@@ -154,12 +157,12 @@ def _starting_position(
     position: str | None, instant: str | None, since: timedelta | None, clock: Clock
 ) -> dict[str, str]:
     if since is not None and instant is not None:
-        raise click.UsageError("--at and --since both say when to begin: keep one.")
+        raise click.UsageError("--at and --since both set the beginning: keep one.")
     if since is not None:
         instant = iso_utc(_instant_before(clock.now(), since))
     if instant is not None:
         if position not in (None, InitialPosition.AT_TIMESTAMP.value):
-            raise click.UsageError(f"--from {position} is not an instant: leave it out.")
+            raise click.UsageError(f"--from {position} contradicts --at or --since: leave it out.")
         position = InitialPosition.AT_TIMESTAMP.value
     given = {
         InitialPositionConfig.position.full_key: position,
@@ -175,7 +178,7 @@ def _instant_before(now: datetime, since: timedelta) -> datetime:
         return now - since
     except OverflowError:
         raise click.UsageError(
-            f"--since {since.days}d lies before the year 1: records are kept for 365 days at most."
+            f"--since {since.days}d reaches beyond the year 1: streams keep 365 days at most."
         ) from None
 
 

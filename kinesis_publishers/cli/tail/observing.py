@@ -1,4 +1,4 @@
-"""Lets a tail read with the properties of an application, and not in its place."""
+"""The properties with which a tail reads beside an application, without disturbing it."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _ADVICE: Final = f"-P {_PUBLISHER}=EFO -P {_NAME}=NAME"
 def observer_properties(
     connection: Connection, position: Mapping[str, str]
 ) -> tuple[Properties, list[str]]:
-    """Return the properties that a tail reads with, and a sentence for each that it leaves out.
+    """Return the properties of a tail, and a sentence about each one that it leaves out.
 
-    A tail that read as the application would move its checkpoints, take over its subscriptions,
-    remove its consumer, publish its metrics, and make most of the calls that its shards answer.
+    With the application's own properties, a tail would move its checkpoints, take over its
+    subscriptions, remove its consumer, publish its metrics and use up its calls to the shards.
     The command line takes precedence, except for checkpoints.
 
     Raises:
@@ -99,7 +99,7 @@ def observer_properties(
 def _fan_out(
     file: Mapping[str, str], line: Mapping[str, str], reasons: list[str]
 ) -> dict[str, str | None]:
-    """Return what lets a tail read with its own stream consumer, or else poll; add the reason.
+    """Return the properties for the tail's own stream consumer, or for polling; add the reason.
 
     Raises:
         UsageError: the command line asks for enhanced fan-out without such a consumer.

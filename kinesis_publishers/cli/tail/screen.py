@@ -1,4 +1,4 @@
-"""What a tail looks like on a terminal, made of the figures of one moment. Pure."""
+"""The picture of a tail on a terminal, made of the figures of one moment. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TIP_SECONDS: Final = 10.0
 _LATE_SECONDS: Final = 60.0
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _STYLES: Final = {"hot": "bold magenta", "behind": "bold red", "stopped": "yellow"}
-# From left to right, how wide each column is, at least, and how important.
+# The columns from left to right: the minimum width, and the order in which they are given up.
 _COLUMNS: Final = {
     "Shard": (5, 0),
     "State": (7, 4),

@@ -1,4 +1,4 @@
-"""Where the records of a tail go, and when it ends."""
+"""What a tail does with its records, and when it ends."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class RecordLines(RecordView):
 
 
 class TailSession(DeliverySink):
-    """Shows what is delivered, and stops the fetcher when there is nothing more to show.
+    """Shows deliveries, and stops the fetcher when there is nothing more to show.
 
     Args:
-        max_records: after how many it ends; ``None`` for no limit.
-        until: ends once everything that arrived before this instant, by this machine's clock, has
-            been read; ``None`` never ends.
+        max_records: the number of records after which it ends; ``None`` for no limit.
+        until: it ends after everything that arrived before this time, by this machine's clock;
+            ``None`` for no end.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class TailSession(DeliverySink):
             self.stop()
 
     def summary(self) -> str | None:
-        """Say in some lines what was read; ``None`` if no shard has answered."""
+        """Return a summary of a few lines; ``None`` if no shard has answered."""
         if not self._lags:
             return None
         seconds = max(self._clock.monotonic() - self._started_at, 1e-3)

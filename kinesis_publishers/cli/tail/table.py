@@ -1,4 +1,4 @@
-"""The live table of a tail on a terminal: what it counts, when it is drawn, what keys change."""
+"""The live table of a tail on a terminal: its counters, its refresh and its keys."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Meter:
 class LiveTable(RecordView):
     """Counts records by shard, and keeps the newest ones.
 
-    While it is paused reading goes on, and so does counting; only the picture stands still.
+    A pause freezes only the picture: reading and counting continue.
 
     Args:
         screen: what is drawn before anything is known.

@@ -135,13 +135,13 @@ def test_all_that_is_wrong_with_the_properties_is_said_before_any_call(run: RunC
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--json", "--lines"), "exclude each other"),
+        (("--json", "--lines"), "Use only one of --json, --lines"),
         (("--data", "text"), "add --json"),
         (("--at", "0", "--since", "1s"), "keep one"),
-        (("--at", "0", "--from", "LATEST"), "is not an instant"),
+        (("--at", "0", "--from", "LATEST"), "contradicts --at or --since"),
         (("--since", "soon"), "'soon' is not a duration"),
         (("--since=-1s",), "is not a duration"),
-        (("--since", "999999d"), "--since 999999d lies before the year 1"),
+        (("--since", "999999d"), "--since 999999d reaches beyond the year 1"),
         (("--max-records", "0"), "0 is not in the range"),
         (("--from", "NOW"), "'NOW' is not one of"),
         (("-P", "novalue"), "expected KEY=VALUE"),
