@@ -90,8 +90,8 @@ def stream_key(identity: StreamIdentity) -> str:
 def key_in_table(identity: StreamIdentity, known: Collection[str]) -> str:
     """Return under which of the ``known`` keys a table has a stream: its own, if there is none.
 
-    Another creation is that of a former stream of the name, or what somebody has told the KCL,
-    which takes every number. Only the last one counts.
+    A different creation time belongs to an earlier stream of this name, or was configured by hand.
+    The latest one counts.
     """
     own = stream_key(identity)
     name = own.rpartition(":")[0]

@@ -41,11 +41,11 @@ _LOGGER = logging.getLogger(__name__)
 
 _URL_KEY: Final = RedisCheckpointConfig.url.full_key
 _PREFIX_KEY: Final = RedisCheckpointConfig.prefix.full_key
-# The heartbeat of a lease is worth nothing if it takes longer.
+# A slower heartbeat would not keep a lease.
 _CALL_SECONDS: Final = 10.0
 
 # Of each field: its name, what it must be, and what it becomes. An empty text stands for no field.
-# It stops everything else that the server does: half a millisecond for 500 fields.
+# The server does nothing else meanwhile: half a millisecond for 500 fields.
 _REPLACE: Final = """\
 local others = {}
 for i = 1, #ARGV, 3 do
@@ -62,8 +62,8 @@ return others
 """
 
 _ERRORS: Final = (RedisError, RedisClusterException, OSError, TypeError, ValueError)
-# By class, as some extend others; and by text, as what fails inside of a script before Redis 7 has
-# its reason there alone.
+# Matched by class, as some extend others, and by text: before Redis 7, the reason why a script
+# failed stands there alone.
 _MEANINGS: Final[tuple[Meaning, ...]] = (
     ("AuthenticationError", AccessDeniedError, f"check user and password in {_URL_KEY}"),
     (

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The heartbeat of a lease is worth nothing if it takes longer.
+# A slower heartbeat would not keep a lease.
 _TRANSACTION_SECONDS: Final = 10.0
 
 _KEYS: Final = {"application": 128, "stream_arn": 256, "shard_id": 128}

@@ -95,7 +95,7 @@ class LeasedShards(ShardAssigner):
         held = self._leases.held
         async with self._rows.turn:
             if any(held[key].valid_until == -math.inf for key in shards if key in held):
-                # It may be done, without an answer.
+                # A release may have succeeded without an answer.
                 await self._rows.progress.load()
             for _ in range(MOST_TRIES):
                 rows = {
@@ -106,7 +106,7 @@ class LeasedShards(ShardAssigner):
                 if not rows:
                     break
                 for key in rows:
-                    # It may be another worker's even if the answer is lost.
+                    # Even without an answer, the lease may be another worker's now.
                     held[key].valid_until = -math.inf
                 for key in await self._rows.save(rows.values()):
                     lease = rows[key].lease

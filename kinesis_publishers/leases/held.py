@@ -24,9 +24,9 @@ from kinesis_publishers.model import ChildShard, Lease, ShardKey, StoredCheckpoi
 
 _LOGGER = logging.getLogger(__name__)
 
-# Of a failover time: a call that takes longer is given up, and made again.
+# A fraction of the failover time: a call that takes longer is abandoned and repeated.
 _CALL_PART: Final = 1 / 3
-# How many failover times the throughput is measured for: the KCL's 30 seconds. With a shorter
+# The throughput is measured over so many failover times: 30 seconds, as in the KCL. With a shorter
 # window, a slow reader that receives bursts looks alternately busy and idle.
 _MEASURE_PARTS: Final = 3
 # Another subscription to a shard is refused for so long (AWS API reference, SubscribeToShard).
@@ -67,7 +67,7 @@ class Held:
 
     @property
     def lease(self) -> Lease:
-        """The lease as it is to be written next, but for what only its renewal or end changes."""
+        """The lease to write next, without what a renewal or a release changes."""
         return with_front(lease_of(self.row), self.front)
 
     def renewed(self, now: float, measure_seconds: float) -> Lease:
@@ -187,10 +187,10 @@ class HeldLeases:
 
     def _note_loaded(self, before: Rows) -> None:
         rows = self._rows.stored
-        # All of them before an error is raised: what is held is written on what is known of it.
+        # Reconcile all of them before raising: a release writes on what is known of each.
         strangers = [key for key in tuple(self.held) if not self._reconcile(key)]
         seen = {key for key, row in before.items() if self._is_written_by_twin(key, row)}
-        # The first time it may be the last write of a former run, which has come late.
+        # At first sight it may be the late last write of a former run.
         strangers += seen & self._twins
         self._twins |= seen
         if _outline(rows) != _outline(before):
@@ -239,8 +239,8 @@ class HeldLeases:
             self.leaving.add(key)
             self.wake()
         elif row.version == held.row.version or row.version.writer == held.row.version.writer:
-            # Perhaps by a call whose answer was lost. A later one may still be under way, and must
-            # not be undone: what was sent last is what is written next.
+            # Perhaps by a call whose answer was lost. A later call may still be under way and must
+            # not be undone: the next write is what was sent last.
             held.row = evolve(held.row, version=row.version)
         else:
             self._drop(key)
@@ -271,7 +271,7 @@ class HeldLeases:
         _LOGGER.warning("%s has lost the lease on %s %s.", self.worker, key, to)
         self._events(LeaseLost(shard=key, owner=owner, is_removed=is_removed))
         self._drop(key)
-        # Not taken again before the fetcher has been told: it may have read further than the row.
+        # The fetcher may have read further than the row: take the shard again once it knows.
         self.startable = [one for one in self.startable if one != key]
         self.wake()
 

@@ -135,7 +135,7 @@ class Leases(KeptProgress):
         await self.taker.keep()
 
     async def close(self) -> None:
-        """Give every lease back: the others need not wait for them."""
+        """Release every lease, so that other workers need not wait."""
         self.taker.is_closing = True
         rows, worker = self._rows.progress, self._held.worker
         try:
@@ -158,7 +158,7 @@ class Leases(KeptProgress):
         await self.shards.release(tuple(self._held.held))
 
     async def _leave(self) -> None:
-        """Release what still comes, which was asked for; learn whether another worker is left."""
+        """Release leases that still arrive; learn whether another worker is left."""
         looks = 2 * LOOK_PART * self._config.failover_seconds
         until = self._clock.monotonic() + min(looks, _RELEASE_SECONDS / 2)
         while True:

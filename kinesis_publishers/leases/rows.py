@@ -49,7 +49,7 @@ class LeaseRows:
     first one to create a row wins, and the others find it.
 
     Attributes:
-        turn: who has it may call the store.
+        turn: its holder may call the store.
         removed: the positions of shards whose rows were removed while this worker had them.
         on_loaded: is called after each load, with the rows that were known before.
     """
@@ -87,7 +87,7 @@ class LeaseRows:
         return self.sightings.ages(self._clock.monotonic())
 
     def _note_loaded(self, before: Rows) -> None:
-        # Later than what was written: a lease never seems older than it is.
+        # Noted after the answer: a lease never seems older than it is.
         self.sightings.note(self.stored, self._clock.monotonic())
         for key in self.removed.keys() & self.stored.keys():
             del self.removed[key]

@@ -29,15 +29,16 @@ from kinesis_publishers.tasks import wait_for_event
 
 _LOGGER = logging.getLogger(__name__)
 
-# Of a failover time. With the looks that follow, a lease is renewed after about half of it: in time
-# for a second attempt, and with fewer writes than the KCL's, which renews after a third.
+# A fraction of the failover time. With the looks that follow, a lease is renewed after about half
+# of it: early enough for a second attempt, with fewer writes than the KCL, which renews after a
+# third.
 _RENEW_PART: Final = 0.37
-# Of a failover time: between two looks at the rows, and at least while a hand-over is waited for:
-# a part of the time for which that has lasted.
+# The pause between two looks is a fraction of the failover time. While a hand-over is pending, it
+# is a fraction of how long that has lasted, and at least a smaller one of the failover time.
 LOOK_PART: Final = 0.16
 _ASKED_PART: Final = 0.02
 _WAITED_PART: Final = 0.25
-# In seconds: what is left of a lease may be less than a clock can tell.
+# In seconds. The rest of a lease may be shorter than the clock can measure.
 _SHORTEST_PAUSE: Final = 0.001
 
 
@@ -111,7 +112,7 @@ class LeaseTaker:
             await self._take(free_to_take(leases.view(), leases.startable))
             await self._ask([] if has_leader else to_request(leases.view(), leases.startable))
             if any(one.is_new for one in leases.held.values()):
-                # It may have been waiting until a subscription is accepted.
+                # A shard may have waited until a subscription is accepted again.
                 leases.wake()
             self._count()
 
@@ -131,7 +132,7 @@ class LeaseTaker:
             row = rows.get(key)
             if row is None or lease_of(row).owner != leases.worker:
                 del leases.asked[key]
-                # A third worker has asked before this one has begun.
+                # A third worker has asked for it before this one began.
                 if row is not None and lease_of(row).leaving == leases.worker:
                     keys.append(key)
         settled = (rows[key] for key in keys)
@@ -154,7 +155,7 @@ class LeaseTaker:
         """Write rows that make this worker the holder, and begin with those that were written."""
         now, asked = self._clock.monotonic(), self._leases.asked
         asked |= {row.shard: now for row in rows if row.shard not in asked}
-        # What was refused may be this worker's all the same, to be passed on: the next look tells.
+        # A refused row may be this worker's all the same, to be handed on: the next look shows it.
         for key in await self._rows.save(rows):
             asked.pop(key, None)
 
