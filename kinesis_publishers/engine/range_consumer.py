@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from attrs import define, field, frozen
 
-from kinesis_publishers.abc import RecordPublisher
+from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.alignment import count_before
 from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, user_records
@@ -28,20 +28,18 @@ from kinesis_publishers.model import (
 )
 
 # The planner of the range has seen the record at its end. Another reader may be answered from a
-# copy of the shard that does not show it yet: only a tip that stays without it proves that it is
-# gone.
+# copy of the shard that lacks it still: only a tip that lasts without it proves that it is gone.
 _TIP_SECONDS = 1.0
 
 
-class RangeConsumer(ShardLoop):
-    """Reads one range and hands its records on, each once and in their order.
+class RangeConsumer(RecordBatchConsumer):
+    """Reads one range and delivers its records, each once and in order.
 
-    It is also the consumer of what an earlier range has left. A publisher whose run ends by itself
-    after the last record can serve the range that follows. One that would read on is interrupted
-    where it waits next.
+    It also consumes what an earlier range has left. A publisher whose run ends by itself after the
+    last record can serve the next range. One that would read on is interrupted at its next wait.
 
     Args:
-        begin: what reading the range before has left, if that is known.
+        begin: what the previous range has left, if anything.
     """
 
     def __init__(
@@ -49,7 +47,8 @@ class RangeConsumer(ShardLoop):
     ) -> None:
         shard = Shard(stream_arn=wanted.shard.stream_arn, shard_id=wanted.shard.shard_id)
         progress = ShardProgress(position=wanted.start, as_of=wanted.as_of)
-        super().__init__(shard, progress, context)
+        self.shard, self.context = shard, context
+        self._loop = ShardLoop(shard, progress, context, consumer=self, owner=self)
         self._wanted = wanted
         self._end = wanted.end
         self._estimate = RangeEstimate(wanted.size)
@@ -60,28 +59,28 @@ class RangeConsumer(ShardLoop):
 
     @property
     def processed(self) -> SequenceNumber | None:
-        """The last record that was handed on, or that the range begins after."""
-        return self.reached.processed
+        """The last delivered record, or the one after which the range begins."""
+        return self._loop.reached.processed
 
     @property
     def records_wanted(self) -> int | None:
-        # Behind the end of the shard there is nothing to fetch in vain.
+        # Beyond the end of the shard nothing is fetched in vain.
         return None if self._end is None else self._estimate.records_wanted
 
     async def run(self) -> Leftover | None:
-        """Read the range; return what one that follows it may begin with, if there is anything.
+        """Read the range; return what the next range may begin with, if anything is left.
 
         Raises:
-            ReplayMismatchError: the range no longer ends with, or before, the record that it names.
-            PositionTrimmedError: it does not begin with its first one, or its shard is gone.
-            PublisherCancelledError: the publisher stopped although nothing asked it to.
-            ServiceError: a failure that retrying does not cure.
+            ReplayMismatchError: the record at the end of the range is missing.
+            PositionTrimmedError: the first record of the range, or the shard, is gone.
+            PublisherCancelledError: the publisher stopped without a request.
+            ServiceError: a retry cannot help.
         """
-        start, began_at = self.reached.position, self.context.clock.monotonic()
+        start, began_at = self._loop.reached.position, self.context.clock.monotonic()
         self._finish_if_ended()
         if self._begin is not None:
             await self._take_up(self._begin)
-        await self._read(self.reached.position)
+        await self._loop.read()
         seconds = self.context.clock.monotonic() - began_at
         self.context.events(
             RangeRead(shard=self.shard.key, start=start, end=self._end, seconds=seconds)
@@ -89,29 +88,29 @@ class RangeConsumer(ShardLoop):
         return self._leftover()
 
     async def _take_up(self, begin: Leftover) -> None:
-        self._publisher = begin.publisher
-        if self._is_done:
+        self._loop.publisher = begin.publisher
+        if self._loop.is_done:
             self._rest = begin.rest
         elif begin.rest is not None:
             await self(begin.rest)
         if begin.is_complete:
-            self._reach_end_of_shard()
+            self.reach_end_of_shard()
 
-    async def _report_trimmed(self, error: PositionTrimmedError) -> None:
-        place = self.reached.position
+    async def report_trimmed(self, error: PositionTrimmedError) -> None:
+        place = self._loop.reached.position
         message = f"the position where reading continues, {place}, is no longer available."
         self.context.data_loss.report(self.shard.key, message, cause=error)
         self._was_trimmed = True
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
-        await self._end_run_if_done()
-        await self._room.acquire(records, payload_bytes)
+        await self._loop.end_run_if_done()
+        await self._loop.room.acquire(records, payload_bytes)
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        await self._end_run_if_done()
-        fresh = self._fresh(self.context.in_order(batch))
+        await self._loop.end_run_if_done()
+        fresh = self._loop.fresh(self.context.in_order(batch))
         covered, is_at_end = self._count_inside(fresh)
-        # A page that is cut off by its Limit may have the arrival time of the tip, and not be it.
+        # A page that its Limit cuts off may have a lag of 0 without being the tip.
         is_tip = not len(batch) and batch.millis_behind_latest == 0
         is_at_end |= is_tip and self._wanted.until is not None
         inside = fresh.slice(0, covered)
@@ -119,8 +118,8 @@ class RangeConsumer(ShardLoop):
         await self._deliver(inside)
         if not self._finish_if_ended(is_at_end=is_at_end):
             self._check_end(fresh, covered, batch.millis_behind_latest)
-        if self._is_done and covered < len(fresh):
-            # Behind the range, and still taken over from the publisher.
+        if self._loop.is_done and covered < len(fresh):
+            # Records after the range are kept: the publisher does not return them again.
             self._rest = fresh.slice(covered, len(fresh))
             return fresh.last_sequence_number
         return self.processed
@@ -128,26 +127,26 @@ class RangeConsumer(ShardLoop):
     async def _deliver(self, batch: RecordBatch) -> None:
         last = batch.last_sequence_number
         if last is None:
-            self._room.release()
+            self._loop.room.release()
             return
         progress = ShardProgress(position=resume_after(last), as_of=batch.last_arrival)
         try:
             await self._check_beginning(batch)
             records = await user_records(batch, self.processed, self.context)
             if len(records):
-                room = await self._room.take(records)
-                await self._room.deliver(Delivery(records, progress, room))
+                room = await self._loop.room.take(records)
+                await self._loop.room.deliver(Delivery(records, progress, room))
             else:
-                self._room.release()
+                self._loop.room.release()
         except BaseException as error:
             if isinstance(error, AggregationError) and error.valid_records:
                 await self._deliver(batch.slice(0, error.valid_records))
-            self._delivery_error = error
+            self._loop.delivery_error = error
             raise
-        self.reached = progress
+        self._loop.reached = progress
 
     async def _check_beginning(self, batch: RecordBatch) -> None:
-        place = self.reached.position
+        place = self._loop.reached.position
         if self._was_trimmed and place.type is not PositionType.AT_SEQUENCE_NUMBER:
             self.context.data_loss.report(
                 self.shard.key,
@@ -155,11 +154,11 @@ class RangeConsumer(ShardLoop):
                 "and it is skipped.",
             )
         else:
-            await super()._check_beginning(batch)
+            await self._loop.check_beginning(batch)
         self._was_trimmed = False
 
     def _count_inside(self, fresh: RecordBatch) -> tuple[int, bool]:
-        """Return how many records are in the range, and whether the one that follows it came."""
+        """Return how many records are in the range, and whether the next one has come."""
         if self._end is None:
             until = self._wanted.until
             count = (
@@ -180,8 +179,8 @@ class RangeConsumer(ShardLoop):
         return True
 
     def _finish(self) -> None:
-        self._is_done = True
-        self._interrupt()
+        self._loop.is_done = True
+        self._loop.interrupt()
 
     def _check_end(self, fresh: RecordBatch, covered: int, lag: int | None) -> None:
         if self._end is None:
@@ -196,26 +195,29 @@ class RangeConsumer(ShardLoop):
             if now - self._tip_since >= _TIP_SECONDS:
                 self._give_up_range("the tip of the shard follows")
 
-    def _reach_end_of_shard(self) -> None:
+    def reach_end_of_shard(self) -> None:
         self._is_complete = True
         if self._end is None:
             self._finish()
-        elif not self._is_done:
+        elif not self._loop.is_done:
             self._give_up_range("the end of the shard follows")
 
+    def leave_shard(self) -> None:
+        """Do nothing: what is missing has been reported."""
+
     def _give_up_range(self, what_follows: str) -> None:
-        # Finished after that: the interruption must not take the place of the error.
+        # Finish afterwards: the interruption must not replace the error.
         self.context.data_loss.report(
             self.shard.key,
             f"the range that ends {'before' if self._wanted.excludes_end else 'with'} record "
             f"{self._end} does not read the same again: "
-            f"{what_follows} after {self.reached.position}.",
+            f"{what_follows} after {self._loop.reached.position}.",
             kind=ReplayMismatchError,
         )
         self._finish()
 
     def _leftover(self) -> Leftover | None:
-        publisher = None if self._is_complete else self._publisher
+        publisher = None if self._is_complete else self._loop.publisher
         has_any = self._rest is not None or publisher is not None or self._is_complete
         following = self._wanted.following
         if following is None or not self._is_exact or not has_any:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from attrs import evolve
 
+from kinesis_publishers.abc import RecordBatchConsumer
 from kinesis_publishers.engine.alignment import latest_known
 from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, ShardStatus, user_records
 from kinesis_publishers.engine.shard_loop import ShardLoop
@@ -25,21 +26,22 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.tasks import TaskScope
 
-# By how much a delivery of aggregates may be larger than the one before, as far as room goes.
+# The factor by which a delivery of aggregates is expected to exceed the one before.
 _GROWTH = 2
-# While so much waits behind a delivery in progress, no more is read ahead: one full page, or what
-# several small ones bring together.
+# The limits of reading ahead during a delivery: one full page, or several small ones.
 _ENOUGH_RECORDS = 1000
 _ENOUGH_BYTES = 1024 * 1024
 
 
-class ShardConsumer(ShardLoop):
-    """Reads one shard, from a position to its end.
+class ShardConsumer(RecordBatchConsumer):
+    """Reads one shard from a position to its end.
 
-    While a delivery is in progress, a publisher that may reads on. What it brings waits in the
-    pool, and becomes the next delivery: the progress is that of finished deliveries.
+    During a delivery, a publisher that supports it reads ahead. The records wait in the pool and
+    become the next delivery. The progress is that of finished deliveries.
 
-    While ``enough_records`` wait, no more is read; ``None`` stands for one full page.
+    Args:
+        enough_records: the number of waiting records at which reading ahead pauses; ``None`` for
+            one full page.
     """
 
     def __init__(
@@ -49,16 +51,17 @@ class ShardConsumer(ShardLoop):
         context: ConsumerContext,
         enough_records: int | None = None,
     ) -> None:
-        super().__init__(shard, progress, context)
+        self.shard, self.context = shard, context
+        self._loop = ShardLoop(shard, progress, context, consumer=self, owner=self)
         self._enough_records = enough_records
         self._status = ShardStatus(shard=shard, progress=progress)
-        #: What continues the shard, as far as the last answer names it.
+        #: The children in the last answer.
         self.child_shards: tuple[ChildShard, ...] = ()
         self._read_until: datetime | None = None
-        # Of the last delivery: its records, and how many of them one stored record became.
+        # The records of the last delivery, and their number per stored record.
         self._delivered = 0
         self._expansion = 1.0
-        # What reads, what delivers beside it, and what waits for that.
+        # The task that reads, the task that delivers meanwhile, and what waits for it.
         self._scope = TaskScope()
         self._reading: asyncio.Task[None] | None = None
         self._delivering: asyncio.Task[None] | None = None
@@ -68,10 +71,10 @@ class ShardConsumer(ShardLoop):
 
     @property
     def status(self) -> ShardStatus:
-        if self._room.oldest is None:
+        if self._loop.room.oldest is None:
             return self._status
-        # What arrived before it has been processed, although the last answer was another one.
-        read_until = latest_known(self._status.read_until, self._room.oldest)
+        # Everything that arrived before the delivery has been processed.
+        read_until = latest_known(self._status.read_until, self._loop.room.oldest)
         return evolve(self._status, is_delivering=True, read_until=read_until)
 
     @property
@@ -81,15 +84,15 @@ class ShardConsumer(ShardLoop):
     @property
     def is_delivering(self) -> bool:
         """Whether the application is processing records right now."""
-        return self._room.oldest is not None
+        return self._loop.room.oldest is not None
 
     def stop(self) -> None:
-        """Make :meth:`run` return after the delivery in flight, or else after the next one.
+        """Make :meth:`run` return after the delivery in progress, or after the next one.
 
-        It interrupts no delivery: to avoid waiting for the next answer, which may be an empty one,
-        cancel the task unless :attr:`is_delivering`. What was read ahead is dropped.
+        No delivery is interrupted. Cancel the task unless :attr:`is_delivering`, to avoid waiting
+        for the next answer, which may be empty. Records that were read ahead are dropped.
         """
-        self._is_done = True
+        self._loop.is_done = True
         if self._is_reading_ahead:
             self._drop_waiting()
             if self._reading is not None:
@@ -100,8 +103,8 @@ class ShardConsumer(ShardLoop):
 
         Raises:
             DataLossError: records are gone, and the configuration does not tolerate it.
-            PublisherCancelledError: the publisher stopped although nothing asked it to.
-            ServiceError: a failure that retrying does not cure.
+            PublisherCancelledError: the publisher stopped without a request.
+            ServiceError: a retry cannot help.
         """
         context = self.context
         context.events(ShardStarted(shard=self.shard.key, position=self.progress.position))
@@ -123,9 +126,9 @@ class ShardConsumer(ShardLoop):
 
     async def _read_and_deliver(self) -> None:
         try:
-            await self._read(self.reached.position)
+            await self._loop.read()
         except Exception:
-            # What was read before the failure comes before it.
+            # Deliver the records from before the failure first.
             await self._finish_delivering()
             raise
         await self._finish_delivering()
@@ -137,40 +140,44 @@ class ShardConsumer(ShardLoop):
             self.context.sink.observe(self.status)
 
     async def _finish_delivering(self) -> None:
-        # A failure is raised by the scope, and cancels this.
+        # The scope raises a failure, and cancels this.
         if self._delivering is not None:
             await asyncio.wait([self._delivering])
 
-    async def _report_trimmed(self, error: PositionTrimmedError) -> None:
+    async def report_trimmed(self, error: PositionTrimmedError) -> None:
         now = self.context.clock.now()
-        await self.context.data_loss.report_trimmed(self.shard, self.reached, now, cause=error)
+        reached, data_loss = self._loop.reached, self.context.data_loss
+        await data_loss.report_trimmed(self.shard, reached, now, cause=error)
 
-    def _reach_end_of_shard(self) -> None:
+    def reach_end_of_shard(self) -> None:
         self._has_ended = True
 
-    _leave_shard = _reach_end_of_shard
+    leave_shard = reach_end_of_shard
 
     @property
     def records_wanted(self) -> int | None:
-        # Whole pages of many shards would be too much beyond the pool.
+        # Full pages of many shards would exceed the pool by too much.
         pool = self.context.pool
         return pool.records_each if pool.filled > 1 else None
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
-        await self._end_run_if_done()
+        await self._loop.end_run_if_done()
         await self.context.sink.wait_until_wanted(self.shard.key)
-        wanted = self._expected(records), payload_bytes
-        if not await self._has_room_ahead(*wanted):
-            await self._room.acquire(*wanted)
-        await self._end_run_if_done()
+        # At most twice the last delivery. Publishers ask for at least some hundred records: if each
+        # counted as an aggregate, they would fill the pool, and one slow shard would stop all.
+        expanded = math.ceil(records * self._expansion)
+        wanted = max(records, min(expanded, _GROWTH * self._delivered))
+        if not await self._has_room_ahead(wanted, payload_bytes):
+            await self._loop.room.acquire(wanted, payload_bytes)
+        await self._loop.end_run_if_done()
 
     async def _has_room_ahead(self, records: int, payload_bytes: int) -> bool:
-        """Wait while too much has been read ahead; say whether there is room to do so now.
+        """Wait while too much was read ahead; return whether there is room to read ahead now.
 
-        It is room that no other shard waits for: those may have nothing to deliver.
+        Only room that no other shard waits for counts: those may have nothing to deliver.
         """
         while self._is_reading_ahead:
-            if not self._has_enough() and self._room.try_acquire(records, payload_bytes):
+            if not self._has_enough() and self._loop.room.try_acquire(records, payload_bytes):
                 return True
             self._has_delivered.clear()
             await self._has_delivered.wait()
@@ -183,42 +190,32 @@ class ShardConsumer(ShardLoop):
             or delivery.batch.payload_bytes >= _ENOUGH_BYTES
         )
 
-    def _expected(self, records: int) -> int:
-        """Return how many records may come of so many that Kinesis stored.
-
-        That is at most twice as many as the last time. Publishers ask for some hundreds at least,
-        which cost nothing, but would fill the pool if each of them were taken for an aggregate:
-        while one shard is not worked through, no other one would be read.
-        """
-        expanded = math.ceil(records * self._expansion)
-        return max(records, min(expanded, _GROWTH * self._delivered))
-
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         batch = self.context.in_order(batch)
         self.child_shards = batch.child_shards
-        fresh = self._fresh(batch)
+        fresh = self._loop.fresh(batch)
         try:
             await self._pass_on(*await self._take(fresh, batch))
         except BaseException as error:
-            self._delivery_error = error
+            self._loop.delivery_error = error
             if isinstance(error, AggregationError) and error.valid_records:
                 # With the rest unread, the answer says nothing about the tip.
                 await self(evolve(fresh.slice(0, error.valid_records), millis_behind_latest=None))
             raise
-        # A fan-out subscription lasts for minutes: its end is not waited for.
-        await self._end_run_if_done()
-        return self.reached.processed
+        # A fan-out subscription lasts for minutes: do not wait for its end.
+        await self._loop.end_run_if_done()
+        return self._loop.reached.processed
 
     async def _take(
         self, fresh: RecordBatch, answer: RecordBatch
     ) -> tuple[Delivery | None, ShardStatus]:
-        """Return the records of ``fresh`` with their room, if any, and what ``answer`` leads to."""
-        as_of = self._seen_until(fresh, answer)
-        progress, delivery = evolve(self.reached, as_of=as_of), None
-        if as_of is not None and not len(fresh) and _may_be_over(self.reached):
+        """Return the delivery of ``fresh``, if it has records, and the status after ``answer``."""
+        as_of = _seen_until(self._loop.reached.as_of, fresh, answer)
+        progress, delivery = evolve(self._loop.reached, as_of=as_of), None
+        if as_of is not None and not len(fresh) and _may_be_over(self._loop.reached):
             progress = evolve(progress, position=_after_whole(progress))
         if len(fresh):
-            # The record has come, even if nothing of it is delivered: it is not read again.
+            # The record was found, even if nothing of it is delivered: it is not read again.
             is_found = progress.position.type is PositionType.AT_SEQUENCE_NUMBER
             await self._check_beginning(fresh)
             records = await user_records(fresh, progress.processed, self.context, self.shard)
@@ -226,9 +223,9 @@ class ShardConsumer(ShardLoop):
             if len(records) or is_found:
                 progress = _progress_after(fresh, as_of)
             if len(records):
-                delivery = Delivery(records, progress, await self._room.take(records))
+                delivery = Delivery(records, progress, await self._loop.room.take(records))
         if delivery is None:
-            self._room.release()
+            self._loop.room.release()
         self._read_until = latest_known(self._read_until, answer.read_until)
         return delivery, ShardStatus(
             shard=self.shard,
@@ -237,29 +234,29 @@ class ShardConsumer(ShardLoop):
             read_until=self._read_until,
             answered_at=self.context.clock.now(),
             child_shards=answer.child_shards,
-            # Only what polls reads ahead: a subscription is not asked again.
-            is_polled=self._publisher is not None and self._publisher.reads_ahead,
+            # Only polling reads ahead: a subscription makes no further calls.
+            is_polled=self._loop.publisher is not None and self._loop.publisher.reads_ahead,
         )
 
     async def _pass_on(self, delivery: Delivery | None, status: ShardStatus) -> None:
-        """Hand on what was taken; what was read ahead waits for the delivery in progress."""
-        if self._publisher is None or not self._publisher.reads_ahead:
-            # The publisher before it may have been one that reads ahead.
+        """Deliver records, or queue them behind the delivery in progress."""
+        if self._loop.publisher is None or not self._loop.publisher.reads_ahead:
+            # The previous publisher may have read ahead.
             await self._finish_delivering()
             await self._hand_on(delivery, status)
-            self.reached = status.progress
+            self._loop.reached = status.progress
             return
-        self.reached = status.progress
+        self._loop.reached = status.progress
         self._waiting = _joined(self._waiting and self._waiting[0], delivery), status
         if self._is_reading_ahead:
             return
         if delivery is None:
-            # Nothing to wait for, as with every answer of an idle shard.
+            # Every answer of an idle shard comes here: there is nothing to wait for.
             await self._deliver_waiting()
         else:
             work = self._deliver_waiting()
             self._delivering = self._scope.spawn(work, name=f"deliver {self.shard}")
-            # It is over after one turn with a sink that does not wait.
+            # With a sink that does not wait, the delivery ends after one turn.
             await asyncio.sleep(0)
 
     @property
@@ -274,7 +271,7 @@ class ShardConsumer(ShardLoop):
 
     async def _hand_on(self, delivery: Delivery | None, status: ShardStatus) -> None:
         if delivery is not None:
-            await self._room.deliver(delivery)
+            await self._loop.room.deliver(delivery)
         self._status = status
         self.context.sink.observe(self.status)
 
@@ -284,21 +281,25 @@ class ShardConsumer(ShardLoop):
             waiting[0].release()
 
     async def _check_beginning(self, batch: RecordBatch) -> None:
-        if not _may_be_over(self.reached):
-            await super()._check_beginning(batch)
+        if not _may_be_over(self._loop.reached):
+            await self._loop.check_beginning(batch)
 
-    def _seen_until(self, fresh: RecordBatch, answer: RecordBatch) -> datetime | None:
-        instants = [self.reached.as_of, fresh.last_arrival]
-        if answer.millis_behind_latest == 0:
-            instants.append(answer.requested_at)
-        return latest_known(*instants)
+
+def _seen_until(
+    before: datetime | None, fresh: RecordBatch, answer: RecordBatch
+) -> datetime | None:
+    instants = [before, fresh.last_arrival]
+    if answer.millis_behind_latest == 0:
+        instants.append(answer.requested_at)
+    return latest_known(*instants)
 
 
 def _may_be_over(progress: ShardProgress) -> bool:
     """Return whether nothing is lost if the record in which reading continues is gone.
 
-    Our own places inside an aggregate have an instant. The Kinesis Client Library's have none, and
-    are inside of every record: the retention of an idle shard removes it after it was processed.
+    Our own positions inside an aggregate have an instant. Those of the Kinesis Client Library have
+    none, and are always inside a record: in an idle shard, the retention removes that record after
+    it was processed.
     """
     number = progress.processed
     is_inside = number is not None and number.sub_sequence_number is not None

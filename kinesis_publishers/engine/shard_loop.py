@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
 from functools import lru_cache
+from typing import Protocol
 
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.config.plugins import check_fit
@@ -26,43 +26,61 @@ from kinesis_publishers.model import (
 from kinesis_publishers.tasks import cancelled_from_outside_only
 
 
-class ShardLoop(RecordBatchConsumer):
-    """Reads from a position on, and is the consumer of its own publishers.
+class LoopOwner(Protocol):
+    """Decides what follows from a trimmed position, and from the end of a shard."""
+
+    async def report_trimmed(self, error: PositionTrimmedError) -> None:
+        """Report that the position is gone; raise unless reading may continue at the horizon."""
+
+    def reach_end_of_shard(self) -> None:
+        """Note that the publisher has delivered the last record of the shard."""
+
+    def leave_shard(self) -> None:
+        """Note that the shard has left the retention, which has been reported."""
+
+
+class ShardLoop:
+    """Runs the publishers of one shard for their consumer, from a position on.
 
     Records at or before the place that was reached are dropped, so that each is delivered once.
 
     Attributes:
-        reached: where reading continues: behind what was taken from the publishers.
+        shard: the shard.
+        reached: where reading continues: after the records taken from the publishers.
+        room: the room of the next delivery.
+        publisher: the current publisher; ``None`` before the first, and between two.
+        is_done: whether reading ends with the current run.
+        delivery_error: the failure of a delivery, which a publisher may raise again.
     """
 
-    def __init__(self, shard: Shard, progress: ShardProgress, context: ConsumerContext) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        progress: ShardProgress,
+        context: ConsumerContext,
+        *,
+        consumer: RecordBatchConsumer,
+        owner: LoopOwner,
+    ) -> None:
         self.shard = shard
         self.reached = progress
-        self.context = context
-        self._room = DeliveryRoom(shard.key, context)
+        self.room = DeliveryRoom(shard.key, context)
+        self.publisher: RecordPublisher | None = None
+        self.is_done = False
+        self.delivery_error: BaseException | None = None
+        self._context = context
+        self._consumer, self._owner = consumer, owner
         self._missing = context.missing(shard)
-        self._publisher: RecordPublisher | None = None
         self._run: asyncio.Timeout | None = None
-        self._is_done = False
-        self._delivery_error: BaseException | None = None
 
-    @abstractmethod
-    async def _report_trimmed(self, error: PositionTrimmedError) -> None:
-        """Report that the position is gone; raises unless reading may continue at the horizon."""
-
-    @abstractmethod
-    def _reach_end_of_shard(self) -> None:
-        """Note that the publisher has delivered the last record of the shard."""
-
-    def _leave_shard(self) -> None:
-        """Note that the shard has left the retention, which has been reported."""
-
-    async def _read(self, position: StartingPosition | None) -> None:
-        while position is not None and not self._is_done:
+    async def read(self) -> None:
+        """Read from the place that was reached until the end, or until :attr:`is_done`."""
+        position: StartingPosition | None = self.reached.position
+        while position is not None and not self.is_done:
             position = await self._read_from(position)
 
     async def _read_from(self, position: StartingPosition) -> StartingPosition | None:
-        """Read with one publisher; return where the next one begins, or ``None`` at the end."""
+        """Read with one publisher; return where the next one begins, ``None`` at the end."""
         before, following = self.reached.position, None
         try:
             await self._run_publisher(position)
@@ -73,37 +91,37 @@ class ShardLoop(RecordBatchConsumer):
                 position.type is PositionType.TRIM_HORIZON and self.reached.position == before
             )
             # A failed delivery has been reported already.
-            if is_stuck or error is self._delivery_error:
+            if is_stuck or error is self.delivery_error:
                 raise
-            # What is left comes after the position, or is dropped on arrival.
-            await self._report_trimmed(error)
+            # The remaining records come after the position, or are dropped on arrival.
+            await self._owner.report_trimmed(error)
         except SHARD_NOT_FOUND as error:
-            if error is self._delivery_error:
+            if error is self.delivery_error:
                 raise
             if await self._missing.has_left(error, self.reached):
-                self._leave_shard()
+                self._owner.leave_shard()
                 return None
             is_unmoved = self.reached.position == before
             following = position if is_unmoved else self.reached.position
-        self._publisher = None
+        self.publisher = None
         return following
 
     async def _run_publisher(self, position: StartingPosition) -> None:
-        if self._publisher is None:
-            publisher = await self.context.create_publisher(position, self.shard)
+        if self.publisher is None:
+            publisher = await self._context.create_publisher(position, self.shard)
             _check_publisher(publisher, self.shard)
-            self._publisher = publisher
-        while not self._is_done:
-            result = await self._run_once(self._publisher)
+            self.publisher = publisher
+        while not self.is_done:
+            result = await self._run_once(self.publisher)
             if result is None:
-                self._publisher = None
+                self.publisher = None
                 return
             if result is RunResult.COMPLETE:
-                self._reach_end_of_shard()
+                self._owner.reach_end_of_shard()
                 return
 
     async def _run_once(self, publisher: RecordPublisher) -> RunResult | None:
-        """Run ``publisher`` once; return its result, ``None`` if it was interrupted."""
+        """Run ``publisher`` once; return its result, ``None`` after an interruption."""
         result = failure = None
         # It has no deadline until it is interrupted.
         self._run = timeout = asyncio.timeout(None)
@@ -115,7 +133,7 @@ class ShardLoop(RecordBatchConsumer):
                     failure = error
                     raise
         except TimeoutError as error:
-            # The publisher's own, even of its cleanup, is a failure; the other one interrupted it.
+            # A TimeoutError of the publisher itself, even of its cleanup, is a failure.
             if error is failure:
                 raise
         except BaseExceptionGroup as group:
@@ -123,56 +141,56 @@ class ShardLoop(RecordBatchConsumer):
             raise
         finally:
             self._run = None
-            # A run may end without the delivery that it asked for room for, as after a throttle.
-            self._room.release()
+            # After a throttle, for example, a run ends without the delivery that the room was for.
+            self.room.release()
         return None if timeout.expired() else result
 
     async def _checked_run(self, publisher: RecordPublisher) -> RunResult:
         what = f"{self.shard}: run() of {type(publisher).__name__}"
         with cancelled_from_outside_only(PublisherCancelledError, what):
-            result = await publisher.run(self)
-        _check_result(result, publisher, self.shard, is_stopping=self._is_done)
+            result = await publisher.run(self._consumer)
+        _check_result(result, publisher, self.shard, is_stopping=self.is_done)
         return result
 
     def _raise_delivery_error(self, group: BaseExceptionGroup[BaseException]) -> None:
         """Raise the failure of a delivery that a publisher's own TaskGroup has wrapped."""
-        error = self._delivery_error
+        error = self.delivery_error
         if error is not None and group.subgroup(lambda one: one is error) is not None:
             raise error
 
-    def _interrupt(self) -> None:
-        """Interrupt the run where it waits next; one that returns before is not interrupted."""
+    def interrupt(self) -> None:
+        """Interrupt the run at its next wait; a run that returns before is not interrupted."""
         if self._run is not None and not self._run.expired():
             self._run.reschedule(asyncio.get_running_loop().time())
 
-    async def _end_run_if_done(self) -> None:
-        """Keep a publisher that continues although the loop is done from coming back."""
-        if not self._is_done or self._run is None:
+    async def end_run_if_done(self) -> None:
+        """End the run of a publisher that continues although the loop is done."""
+        if not self.is_done or self._run is None:
             return
         if self._run.expired():
-            # It was interrupted, and has called from its cleanup.
+            # The call comes from the cleanup of an interrupted run.
             raise asyncio.CancelledError
-        self._interrupt()
+        self.interrupt()
         await asyncio.get_running_loop().create_future()
 
-    def _fresh(self, batch: RecordBatch) -> RecordBatch:
-        """Return the records of ``batch``, which are in order, that were not delivered before."""
+    def fresh(self, batch: RecordBatch) -> RecordBatch:
+        """Return the records of the ordered ``batch`` that were not delivered before."""
         self._missing.reset()
-        return drop_processed(batch, self.reached.processed, self.context.events)
+        return drop_processed(batch, self.reached.processed, self._context.events)
 
-    async def _check_beginning(self, batch: RecordBatch) -> None:
+    async def check_beginning(self, batch: RecordBatch) -> None:
         """Report records that were removed between the position and the first one of ``batch``."""
         now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival
-        await self.context.data_loss.check_beginning(
+        await self._context.data_loss.check_beginning(
             self.shard, self.reached, now, batch.first_sequence_number, arrived
         )
 
 
 def _check_publisher(publisher: object, shard: Shard) -> None:
-    """Check what ``create`` returned: the class of a factory does not show what it makes.
+    """Check the result of ``create``, which the class of a factory does not show.
 
     Raises:
-        PluginLoadError: it is no publisher, or cannot be run as one.
+        PluginLoadError: it is not a publisher, or cannot run as one.
     """
     if not isinstance(publisher, RecordPublisher):
         raise PluginLoadError(
@@ -194,7 +212,7 @@ def _check_result(
     """Check what ``run`` of a publisher returned.
 
     Raises:
-        PluginLoadError: it is no result. Taken for INCOMPLETE, it would be asked again for ever.
+        PluginLoadError: it is not a ``RunResult``. As INCOMPLETE, it would be repeated forever.
         PublisherCancelledError: it is CANCELLED, but the reader is not stopping.
     """
     if not isinstance(result, RunResult):
