@@ -103,3 +103,22 @@ async def test_as_many_records_are_waited_for_as_are_asked_for(
             break
     # Without a limit nothing is counted: rates tell about how many wait.
     assert sum(map(len, query.read.values())) >= (LEAST if limit else LEAST // 2)
+
+
+@pytest.mark.parametrize("most", [100, 100_000])
+async def test_a_counted_round_ends_where_a_parent_ends(most: int) -> None:
+    """The children have what came after that, and are read in a later round."""
+    query = Query(patience_seconds=30.0)
+    query.put(30)
+    parents_end_at = query.clock.now()
+    await query.clock.advance(1.0)
+    query.split(0)
+    await put_for_an_hour(query, 1000)
+    await query.begin()
+    reached = []
+    while len(query.stored()) > len(query.read) or not reached:
+        await query.clock.advance(1.0)
+        if await query.read_some(ReadLimit(records=most)):
+            reached.append(query.finder.aligned_until)
+    assert reached[0] == parents_end_at
+    assert reached == sorted(reached)
