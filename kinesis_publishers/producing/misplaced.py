@@ -1,4 +1,4 @@
-"""Mends wrong predictions: after a reshard records go to other shards than their producer knew."""
+"""Corrects wrong predictions: after a reshard, records go to shards their producer did not know."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Misplaced: TypeAlias = tuple[Part, tuple[str, str]]
 
 
 @define(eq=False)
-class Mender:
-    """Learns where shards are, and sends again what readers of the wrong shard leave out."""
+class MisplacedRecords:
+    """Learns where records went, and sends again those that readers of that shard leave out."""
 
     _services: WritingServices
     _queues: ShardQueues
@@ -39,7 +39,7 @@ class Mender:
     _outstanding: Outstanding
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
-    async def mend(self, misplaced: Sequence[Misplaced]) -> None:
+    async def correct(self, misplaced: Sequence[Misplaced]) -> None:
         """Follow the answers that name another shard than was predicted, one for each part.
 
         The records of aggregates are settled here, all others have been. An aggregate waits, and
@@ -50,7 +50,7 @@ class Mender:
             async for part, place in self._explained(misplaced):
                 resent = 0
                 if part.is_divisible(0):
-                    resent = self._mend_aggregate(part, place)
+                    resent = self._correct_aggregate(part, place)
                     undecided.remove(part)
                 if not self._queues.shard_map.choices:
                     self._services.events(
@@ -149,7 +149,7 @@ class Mender:
             self._queues.follow(shard_map, self._order or ())
             self._buffer.follow()
 
-    def _mend_aggregate(self, part: Part, place: tuple[str, str]) -> int:
+    def _correct_aggregate(self, part: Part, place: tuple[str, str]) -> int:
         """Send again what of an aggregate does not belong to its shard; return how many.
 
         The KCL leaves out such an aggregate as a whole. So the others are sent again too, as

@@ -24,7 +24,7 @@ from kinesis_publishers.events import EventSink, ProducerStarted, ProducerStoppe
 from kinesis_publishers.producing.buffer import Buffer
 from kinesis_publishers.producing.checking import Data, Item, RecordChecker
 from kinesis_publishers.producing.collector import Collector
-from kinesis_publishers.producing.misplaced import Mender
+from kinesis_publishers.producing.misplaced import MisplacedRecords
 from kinesis_publishers.producing.outstanding import Outstanding
 from kinesis_publishers.producing.queues import KeyOrder, ShardQueues
 from kinesis_publishers.producing.records import (
@@ -71,7 +71,7 @@ class KinesisProducer:
             self._queues,
             Collector(config, self._queues, order),
             self._outstanding,
-            Mender(services, self._queues, self._buffer, order, self._outstanding),
+            MisplacedRecords(services, self._queues, self._buffer, order, self._outstanding),
             RetryBudget(config.retry, self._clock, events=services.events),
         )
         self._buffer.on_wait = self._sender.wake

@@ -33,7 +33,7 @@ from kinesis_publishers.events import (
     RecordsRefused,
 )
 from kinesis_publishers.producing.collector import SHARD_BYTES, Collector, Part, columns_of
-from kinesis_publishers.producing.misplaced import Mender
+from kinesis_publishers.producing.misplaced import MisplacedRecords
 from kinesis_publishers.producing.outstanding import Outstanding, not_decided
 from kinesis_publishers.producing.queues import ShardQueue, ShardQueues
 from kinesis_publishers.producing.records import Run
@@ -59,7 +59,7 @@ class Sender:
     _queues: ShardQueues
     _collector: Collector
     _outstanding: Outstanding
-    _mender: Mender
+    _misplaced: MisplacedRecords
     _budget: RetryBudget
     _config: ProducerConfig = field(init=False)
     _clock: Clock = field(init=False)
@@ -317,7 +317,7 @@ class Sender:
             self._settle(part.pick(accepted), found_ids, found_numbers, times)
         if misplaced:
             undecided = [one for one, _ in misplaced if one.is_divisible(0)]
-            self._start(partial(self._mend, misplaced), undecided, name="mend predictions")
+            self._start(partial(self._correct, misplaced), undecided, name="correct predictions")
         refused = {
             index: answer.errors[index + places.start]
             for index, found in enumerate(shard_ids)
@@ -379,10 +379,10 @@ class Sender:
     def _ask(self, now: float) -> None:
         """Look whether the stream still distributes records itself, and what shards it has."""
         self._asks_at = now + _ASK_SECONDS
-        self._start(self._mender.refresh, (), name="ask for the strategy")
+        self._start(self._misplaced.refresh, (), name="ask for the strategy")
 
-    async def _mend(self, misplaced: Sequence[tuple[Part, tuple[Any, Any]]]) -> None:
-        await self._mender.mend(misplaced)
+    async def _correct(self, misplaced: Sequence[tuple[Part, tuple[Any, Any]]]) -> None:
+        await self._misplaced.correct(misplaced)
         self._wake.set()
 
 

@@ -152,7 +152,7 @@ class KinesisDataFetcher:
                 sink = CallbackSink(sink, services.slow_calls)
             stored = None if checkpointer is None else checkpointer.stored
             leases = stored.shards if isinstance(stored, Leases) else None
-            shared.use(leases)
+            shared.leases = leases
             if checkpointer is not None:
                 sink = checkpointer.sink(sink, records_deliveries=records_deliveries)
             if on_watermark is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from attrs import define
@@ -28,27 +28,12 @@ class SharedConsumers:
         properties: with several workers, those by which a process removes no consumer: it cannot
             know whether it is the last one.
         events: takes diagnostic events in addition to the sinks that the properties name.
+        leases: learn the events of consumers, once they are known.
     """
 
     properties: Properties
     events: EventSink | None
-    _leases: LeasedShards | None = None
-
-    def use(self, leases: LeasedShards | None) -> None:
-        """Let ``leases`` see the events from now on."""
-        self._leases = leases
-
-    @property
-    def unused(self) -> Collection[str]:
-        """The ARNs of the consumers that no worker is left to use."""
-        return () if self._leases is None else self._leases.unused_consumers()
-
-    def tell(self, event: Event, others: EventSink | None) -> None:
-        """Pass an event on."""
-        if self._leases is not None:
-            self._leases.note_event(event)
-        if others is not None:
-            others(event)
+    leases: LeasedShards | None = None
 
 
 @asynccontextmanager
@@ -64,16 +49,19 @@ async def shared_consumers(
     policy = properties.get(RegistrationConfig.deregister)
     never = {RegistrationConfig.deregister: DeregistrationPolicy.NEVER.value}
     shared = SharedConsumers(properties.with_values(never), None)
-    shared.events = lambda event: shared.tell(event, events)
+
+    def tell(event: Event) -> None:
+        if shared.leases is not None:
+            shared.leases.note_event(event)
+        if events is not None:
+            events(event)
+
+    shared.events = tell
     try:
         yield shared
     finally:
-        if policy is DeregistrationPolicy.CREATED:
-            await _remove(shared.unused, properties)
-
-
-async def _remove(unused: Collection[str], properties: Properties) -> None:
-    if unused:
-        async with open_control(properties) as control:
-            for arn in unused:
-                await deregister_consumer(arn, control.registration, control)
+        unused = shared.leases.unused_consumers() if shared.leases is not None else ()
+        if unused and policy is DeregistrationPolicy.CREATED:
+            async with open_control(properties) as control:
+                for arn in unused:
+                    await deregister_consumer(arn, control.registration, control)
