@@ -1,6 +1,6 @@
-"""From the options of a Spark source to options.
+"""Resolves the options of a Spark source.
 
-Accepted are the keys of the properties dict, bare or with their prefix, and the names that other
+It accepts the keys of the properties dict, with or without their prefix, and the names that other
 connectors use, so that their users change one line.
 """
 
@@ -50,7 +50,7 @@ from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionEr
 from kinesis_publishers_spark.options import SparkConfig
 
 ALLOW_VARIABLE: Final = "KINESIS_PUBLISHERS_ALLOW"
-"""The environment variable of the driver that permits values, separated by commas."""
+"""The environment variable of the driver that lists permitted values, separated by commas."""
 
 OF_WRITE_STREAM: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -58,10 +58,11 @@ OF_WRITE_STREAM: Final[Mapping[str, str]] = MappingProxyType(
         "queryname": "queryName",  # queryName(...); a flow of a declarative pipeline has one, too
     }
 )
-"""What Spark (4.0 to 4.3) adds to the options of a sink only, as keys arrive and as users write."""
+"""What Spark (4.0 to 4.3) adds to the options of a sink only: the keys as they arrive, and as users
+write them."""
 
-# The argument of load(path), save(path) and start(path), and that of load([path, ...]): nothing
-# else is added anywhere, not over Spark Connect or in pipelines either.
+# The argument of load(path), save(path) and start(path), and that of load([path, ...]). Spark adds
+# nothing else, over Spark Connect and in pipelines neither.
 _SPARK_INTERNAL: Final = frozenset({"path", "paths", *OF_WRITE_STREAM})
 # The namespaces of awslabs' connector, and of Qubole's after it.
 _FOREIGN_PREFIXES: Final = ("kinesis.", "executor.", "client.", "sink.")
@@ -124,7 +125,7 @@ ALIASES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
 )
 """The option that each name of another connector stands for."""
 
-_NO_SIDE_STORE: Final = "progress is in Spark's own checkpoint and nowhere else: remove it"
+_NO_SIDE_STORE: Final = "Spark's own checkpoint is the only place for progress: remove it"
 
 ADVICE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -138,8 +139,8 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
             (
                 "maxFetchRecordsPerShard maxFetchTimePerShardSec maxFetchTimeInMs maxFetchDuration "
                 "maxFetchRate internal.maxDataQueueEmptyCount internal.dataQueueWaitTimeoutSec"
-            ): "a micro-batch ends with the records that have arrived and does not wait: remove "
-            "it, or limit the size with maxRecordsPerTrigger or maxBytesPerTrigger",
+            ): "a micro-batch takes the records that have arrived and does not wait: remove it, "
+            "or limit the size with maxRecordsPerTrigger or maxBytesPerTrigger",
             (
                 "checkNewRecordThreads maxShardsPerDescribe consumerRefreshInterval "
                 "coalesceThresholdBlockSize coalesceBinSize"
@@ -150,9 +151,9 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
                 "clientNumRetries clientRetryIntervalsMs clientMaxRetryIntervalMs numRetries "
                 "retryIntervalMs maxRetryIntervalMs fetchOffset.numRetries "
                 "fetchOffset.retryIntervalMs"
-            ): "each API call has its own: see kinesis.shard.getrecords.maxretries and its "
+            ): "each API call has its own limits: see kinesis.shard.getrecords.maxretries and its "
             ".backoff.base and .backoff.max",
-            "fetchBufferSize": "set kinesis.pending.maxbytes, which is memory of the driver and "
+            "fetchBufferSize": "set kinesis.pending.maxbytes, which limits memory of the driver, "
             "not of the cluster",
             "internal.dataQueueCapacity": "set kinesis.pending.maxrecords, which counts the "
             "records of all shards",
@@ -171,11 +172,11 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
             "CUSTOM and aws.credentials.provider.custom.class",
             "awsUseInstanceProfile serviceCredential": "credentials come from botocore's default "
             "chain, instance and container roles included; see aws.credentials.provider",
-            "classification delimiter schema inferSchema": "the payload is delivered as it is: "
+            "classification delimiter schema inferSchema": "the payload is delivered unchanged: "
             "parse the column data with from_json, from_csv or from_avro",
-            "addRecordTimestamp": "the column approximateArrivalTimestamp is always there: remove "
-            "it",
-            "emitConsumerLagMetrics": "the lag is in the progress of the query, as latestOffset: "
+            "addRecordTimestamp": "the source always has the column approximateArrivalTimestamp: "
+            "remove it",
+            "emitConsumerLagMetrics": "the progress of the query has the lag, as latestOffset: "
             "remove it",
             "flushWaitTimeMs flushWaitTimeMillis": "a micro-batch ends when each record is "
             "acknowledged: remove it",
@@ -200,18 +201,19 @@ _ADVICE_ON: Final = {name.lower(): text for name, text in ADVICE.items()}
 def parse_options(
     options: Mapping[str, Scalar], *, complete: bool = True, allow: Collection[str] = ()
 ) -> Properties:
-    """Parse the options of a Spark source, whose keys Spark has lower-cased.
+    """Parse the options of a Spark source. Spark has lower-cased their keys.
 
     Raises:
-        ConfigErrors: lists every problem; or the values that are guarded and match none of the
-            shell patterns ``allow``, with which the operator permits them: nothing was loaded.
+        ConfigErrors: lists every problem. If guarded values match none of the shell patterns
+            ``allow`` with which the operator permits them, it lists only these, and nothing is
+            loaded.
     """
     assignments = Assignments()
     for key, value in options.items():
         if key.lower() not in _SPARK_INTERNAL:
             _assign(assignments, key, value)
     _add_implied(assignments)
-    # Before any rule looks at the values, because some of them load what is named.
+    # Before the rules, because some of them load what a value names.
     if refused := list(_refused(assignments, allow)):
         raise ConfigErrors(refused)
     return Properties.from_assignments(assignments, complete=complete, stream="streamName")
@@ -225,10 +227,10 @@ def _refused(assignments: Assignments, allow: Collection[str]) -> Iterator[Confi
             is_allowed = ".." not in value and any(fnmatchcase(value, each) for each in allow)
             if guarded is not None and re.search(guarded, value) and not is_allowed:
                 yield InvalidOptionError(
-                    f"{one.written_key}: {value} has the driver load code, or use a file or token "
-                    "of its own, which an option of Spark may do only where that is permitted: "
-                    f"add {value!r} or a pattern such as 'mine.*' to {ALLOW_VARIABLE} in the "
-                    "driver's environment, or to register(spark, allow=[...])"
+                    f"{one.written_key}: {value} makes the driver load code, or use its own files "
+                    f"or tokens. An option of Spark may do so only if permitted: add {value!r} or "
+                    f"a pattern such as 'mine.*' to {ALLOW_VARIABLE} in the driver's environment, "
+                    "or to register(spark, allow=[...])"
                 )
 
 
@@ -242,7 +244,7 @@ def _assign(assignments: Assignments, key: str, value: Scalar) -> None:
     elif option in LeaseConfig.options() or (
         option is AssignmentConfig.written_assigner and str(value).strip().upper() == LEASES
     ):
-        assignments.add_moved(key, "Spark gives shards to its tasks itself: remove it")
+        assignments.add_moved(key, "Spark itself assigns shards to its tasks: remove it")
     elif option in CHECKPOINT_OPTIONS:
         assignments.add_moved(key, _NO_SIDE_STORE)
     elif option is not None:
@@ -262,9 +264,9 @@ def _foreign(key: str) -> str:
 
 
 def _add_implied(assignments: Assignments) -> None:
-    """Let ``roleArn`` and ``endpointUrl`` mean what they mean elsewhere.
+    """Add what ``roleArn`` and ``endpointUrl`` imply in other connectors.
 
-    That role is assumed, and the region is the one in AWS's own URL.
+    The role is assumed, and the region is that of an AWS URL.
     """
     given = {found.option.key for found in assignments.found}
     for found in tuple(assignments.found):
@@ -279,7 +281,7 @@ def _add_implied(assignments: Assignments) -> None:
             assignments.add(implied[0], found.written_key, implied[1])
 
 
-# The region in the URL of an endpoint of AWS's own, from which other connectors take it.
+# Other connectors take the region from the URL of an AWS endpoint.
 _REGION_IN_ENDPOINT: Final = (
     rf"(?i)https://kinesis(?:-fips)?\.(?P<region>[a-z0-9-]+){ANY_AWS_DOMAIN}/?"
 )

@@ -1,4 +1,4 @@
-"""Shards that stay together in time while they are fetched: which waits, and for how long."""
+"""Keeps shards together in time while they are fetched: which shards wait, and for how long."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-# A shard that is further ahead than this is not read while the pool is half full: the rest of the
-# room belongs to the shards that the others wait for. With a smaller bound, shards that are level
-# would take turns.
+# A shard that is further ahead than this pauses while the pool is half full: the rest of the room
+# belongs to the shards for which the others wait. With a smaller bound, level shards would
+# alternate.
 _BOUND = timedelta(seconds=3)
 _ROOM_AHEAD = 1 / 2
-# How many shards are read beyond the pool at once: their records may make room for the others.
+# How many shards may exceed the pool at once: their records may free room for the others.
 _FAVOURED_AT_ONCE = 8
-# How long an answer shows that a shard is at its tip. A subscription sends something every 5 s, and
-# is opened again within as long.
+# How long an answer proves that a shard is at its tip. A subscription sends an event every 5 s, and
+# reopens within the same time.
 _POLLED_TIP_SECONDS, _TIP_SECONDS = 5.0, 15.0
 _POLLS_MISSED = 3
-# Shards that begin further apart than this are mentioned in the log.
+# A larger difference between the starts of shards is logged.
 _FAR_APART = timedelta(minutes=1)
 
 
 @define
 class _Shard:
-    """How far a shard has come.
+    """How far a shard has been fetched.
 
     Attributes:
-        until: all records that arrived before this instant have been fetched.
+        until: all records that arrived before this instant are fetched.
         searched: the same, estimated from the lag in the last answer.
-        tip_until: until when, by the monotonic clock, the last answer counts as one at the tip.
+        tip_until: until when the last answer counts as one at the tip, by the monotonic clock.
         arrived: the latest arrival among the fetched records.
         begins: the arrival of the first one.
-        has_ended: whether it was read to its end; its children may have begun there.
-        is_finished: whether it is read no further, although it has not ended.
-        was_lost: whether the others have stopped waiting for it before.
+        has_ended: whether it was read to its end; its children may have started there.
+        is_finished: whether reading has stopped before its end.
+        was_lost: whether the others have stopped waiting for it at least once.
     """
 
     until: datetime = NOTHING
@@ -69,12 +69,12 @@ class _Shard:
 
 
 class AlignedShards:
-    """Knows up to which instant all shards of a session have been fetched.
+    """Tracks the instant up to which all shards of a session are fetched.
 
     Args:
         query: has the options of alignment, the count of late records, and the instant up to which
             records were handed out.
-        moved: is called when :attr:`until` has changed.
+        moved: called when :attr:`until` has changed.
 
     Attributes:
         until: the common instant: all records that arrived earlier have been fetched.
@@ -89,13 +89,13 @@ class AlignedShards:
         poll_seconds = PollingConfig.from_properties(query.properties).interval_seconds
         self._polled_tip_seconds = max(_POLLED_TIP_SECONDS, _POLLS_MISSED * poll_seconds)
         self._shards: dict[ShardKey, _Shard] = {}
-        # How far the shards have come that hold the others back.
+        # The positions of the shards that hold the others back.
         self._holding: dict[ShardKey, datetime] = {}
         self.until = EVERYTHING
         self.lost: set[ShardKey] = set()
-        # The shards that wait because they are ahead, and how far they have come.
+        # The shards that wait because they are ahead, with their positions.
         self._held: dict[ShardKey, tuple[datetime, asyncio.Future[None]]] = {}
-        # The shards that were given room beyond the pool, until they answer.
+        # The shards that may exceed the pool until they answer.
         self._favoured: set[ShardKey] = set()
 
     def switch_off(self) -> None:
@@ -103,7 +103,7 @@ class AlignedShards:
         if not self.is_on:
             return
         _LOGGER.warning(
-            "The records have no arrival times: each shard is read as fast as it can be, as with "
+            "The records have no arrival times: each shard is read as fast as possible, as with "
             "kinesis.spark.alignment=none."
         )
         self.is_on = False
@@ -118,13 +118,13 @@ class AlignedShards:
         return shard
 
     def _hold(self, key: ShardKey, at: datetime | None) -> None:
-        """Note at which instant a shard holds the others back; ``None`` if it does not."""
+        """Set the instant at which a shard holds the others back; ``None`` if it does not."""
         before = self._holding.pop(key, None)
         if at is not None and self.is_on:
             self._holding[key] = at
             if at < self.until:
                 self._follow(at)
-        # The minimum over many shards is expensive: it is looked for only when it moves.
+        # The minimum over many shards is expensive: compute it only when it changes.
         if before is not None and before == self.until != at:
             self._follow()
 
@@ -137,7 +137,7 @@ class AlignedShards:
             self._wake(self._limit)
 
     def note(self, chunk: Chunk) -> None:
-        """Note fetched records; :meth:`observe` follows with the new position of their shard."""
+        """Add fetched records; :meth:`observe` follows with the new position of their shard."""
         shard = self._known(chunk.shard)
         shard.arrived = max(shard.arrived, chunk.until)
         shard.begins = shard.begins or chunk.begins
@@ -147,14 +147,14 @@ class AlignedShards:
         return max((one.arrived for k in keys if (one := self._shards.get(k))), default=NOTHING)
 
     def observe(self, status: ShardStatus) -> None:
-        """Learn how far a shard has been read."""
+        """Update how far a shard has been read."""
         key, shard = status.shard.key, self._known(status.shard.key)
         before = shard.until
         lag, is_at_tip = status.millis_behind_latest, status.millis_behind_latest == 0
         if status.progress.is_ended or (
             is_at_tip and (status.shard.is_closed or status.child_shards)
         ):
-            # The answer that shows the end is at the tip, but the children have begun by then.
+            # The answer that shows the end is at the tip, but the children have started by then.
             shard.has_ended = status.progress.is_ended
             shard.until, shard.tip_until = shard.arrived, -math.inf
         else:
@@ -163,8 +163,8 @@ class AlignedShards:
             # The service's lag is exact enough to show progress through a gap without records.
             shard.searched = status.read_until or shard.searched
             seconds = self._polled_tip_seconds if status.is_polled else _TIP_SECONDS
-            # A publisher that never says that it is at the tip is waited for only the first time
-            # that it brings nothing.
+            # The others wait only once for a publisher that delivers nothing and never reports the
+            # tip.
             is_silent = lag is None and shard.was_lost and shard.until == before
             is_idle = is_at_tip or is_silent
             shard.tip_until = self._clock.monotonic() + seconds if is_idle else -math.inf
@@ -178,12 +178,12 @@ class AlignedShards:
         self._hold(key, None if is_idle or key in self.lost else shard.until)
 
     def finish(self, key: ShardKey) -> None:
-        """Note that a shard is read no further."""
+        """Record that reading a shard has stopped."""
         self._known(key).is_finished = True
         self._hold(key, None)
 
     def follow(self, fetcher: KinesisDataFetcher) -> None:
-        """Learn which shards are being read."""
+        """Update which shards are being read."""
         running = fetcher.statuses
         for one in running:
             # Before the first answer, only the beginning of a shard is known.
@@ -217,18 +217,18 @@ class AlignedShards:
                 future.set_result(None)
 
     def relieve(self, pool: PendingPool, is_stuck: Callable[[], bool]) -> None:
-        """Let shards read on where there is room, or where nothing makes room without them.
+        """Let shards continue if there is room, or if no room can come free without them.
 
         Args:
             pool: the room that all shards share.
-            is_stuck: says whether records wait and none of them may be handed out.
+            is_stuck: returns whether records wait and none of them may be handed out.
         """
         if pool.filled < _ROOM_AHEAD:
             self._wake(EVERYTHING)
         left = _FAVOURED_AT_ONCE - len(self._favoured)
         if left <= 0 or not pool.waiter_count or not is_stuck():
             return
-        # No room comes free until the shards that are furthest behind have answered.
+        # No room becomes free until the shards that are furthest behind have answered.
         waiting = pool.waiting
         last = [key for key, at in self._holding.items() if at == self.until and key in waiting]
         for key in sorted(last, key=str)[:left]:
@@ -236,17 +236,17 @@ class AlignedShards:
             pool.favour(key)
 
     def look(self, fetcher: KinesisDataFetcher, *, is_waiting: bool) -> None:
-        """Note what changes without an answer, as time passes: idle shards, lost patience.
+        """Update what changes with time alone: idle shards, and shards that keep others waiting.
 
         The session calls it every second.
 
         Args:
             fetcher: reads the shards.
-            is_waiting: whether records wait; patience is lost only then.
+            is_waiting: whether records wait. Only then do the others stop waiting for a shard.
         """
         if not self.is_on:
             return
-        # A shard that has not answered by now must not keep others from room.
+        # A shard that has not answered by now must not withhold room from others.
         self._favoured.clear()
         self.follow(fetcher)
         for key, shard in self._shards.items():
@@ -258,7 +258,7 @@ class AlignedShards:
             key: Front(max(one.until, one.searched), is_idle=key not in counting)
             for key, one in self._shards.items()
         }
-        # A shard that waits for the others, or for room, is not at fault.
+        # A shard that waits for the others, or for room, is healthy.
         waiting = fetcher.pool.waiting | self._held.keys()
         excused = [key for key in self._shards if key in waiting]
         lost = self._patience.lost(fronts, self._clock.monotonic(), excused=excused)
@@ -289,8 +289,8 @@ class AlignedShards:
         if len(begun) < 2 or (distance := max(begun) - min(begun)) <= _FAR_APART or not self.is_on:
             return
         _LOGGER.info(
-            "The shards begin up to %.0f s apart. %s is the furthest behind, and the others wait "
-            "for it.",
+            "The shards start up to %.0f s apart. The others wait for %s, which is the furthest "
+            "behind.",
             distance.total_seconds(),
             begun[min(begun)],
         )

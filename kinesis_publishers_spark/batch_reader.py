@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 class KinesisBatchReader(DataSourceReader):
     """Reads the records between two positions, once.
 
-    Spark plans a batch when an action first needs it, and again for other filters that it pushes
-    down, in processes that share nothing. Its end follows from ``bounds`` alone, so that all
-    actions see the same records.
+    Spark plans a batch at the first action, and again for each other set of pushed-down filters, in
+    processes that share nothing. The end depends on ``bounds`` alone, so that all actions see the
+    same records.
 
     Args:
         properties: the whole configuration.
@@ -69,7 +69,7 @@ class KinesisBatchReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> _FilterPushdown:
-        """Spark calls it with the filters of a query, if its configuration allows that."""
+        """Spark calls it with the filters of a query if filter pushdown is enabled."""
         return _FilterPushdown(self)
 
     def narrow(self, filters: Iterable[Filter]) -> tuple[Filter, ...]:
@@ -146,7 +146,7 @@ def _problems(properties: Properties, bounds: BatchBounds) -> Iterator[ConfigErr
 
 def _latest_problems(properties: Properties) -> Iterator[ConfigError]:
     initial = InitialPositionConfig.from_properties(properties)
-    advice = "a batch would read nothing. Begin at TRIM_HORIZON or AT_TIMESTAMP"
+    advice = "a batch would read nothing. Start at TRIM_HORIZON or AT_TIMESTAMP"
     is_given = properties.is_given(InitialPositionConfig.position)
     if is_given and initial.position is InitialPosition.LATEST:
         key = properties.written_key(InitialPositionConfig.position)
@@ -165,8 +165,8 @@ def _order_problems(properties: Properties, bounds: BatchBounds) -> Iterator[Con
         start_key = properties.written_key(InitialPositionConfig.position)
         end_key = properties.written_key(EndingPositionConfig.position)
         yield InvalidOptionError(
-            f"{start_key} ({start}) is later than {end_key} ({end}): a batch "
-            "begins before it ends, and it ends when it is loaded at the latest"
+            f"{start_key} ({start}) is later than {end_key} ({end}): a batch must start before "
+            "its end, and its end is the time of loading at the latest"
         )
 
 
@@ -188,9 +188,9 @@ def _publisher_problems(properties: Properties) -> Iterator[ConfigError]:
         name = properties.get(SourceConfig.record_publisher)
         yield InvalidOptionError(
             f"{properties.written_key(SourceConfig.record_publisher)} is {name}, and spark.read "
-            "finds the ends of a batch with GetRecords, with which a publisher of your own need "
-            "not agree: remove it, set it to POLLING, or, if it agrees, set reads_ranges = True in "
-            "its class"
+            "finds the ends of a batch with GetRecords, but a publisher of your own may deliver "
+            "other records: remove it, set it to POLLING, or set reads_ranges = True in its "
+            "class if it delivers the same ones"
         )
 
 
@@ -205,7 +205,7 @@ _ARRIVAL = "approximatearrivaltimestamp"
 
 @frozen
 class PushedFilters:
-    """The filters of a query, as far as they limit what is read.
+    """The filters of a query that limit what is read.
 
     Attributes:
         narrowing: the records that the query needs.
@@ -227,7 +227,7 @@ def _with_filter(pushed: PushedFilters, one: Filter) -> PushedFilters:
         return _with_names(pushed, one, _NAMES[column])
     if column == _ARRIVAL:
         pushed = evolve(pushed, narrowing=_with_arrival(pushed.narrowing, one))
-    # A minute more is read than the arrival times ask for, and records are not in order of arrival:
+    # The range exceeds the arrival times by a minute, and records are not in order of arrival:
     # Spark evaluates each row.
     return evolve(pushed, rest=(*pushed.rest, one))
 

@@ -1,4 +1,4 @@
-"""How an error of this package reaches a user of Spark: its message first, and once."""
+"""Shows a user of Spark the errors of this package: the message first, and once."""
 
 from __future__ import annotations
 
@@ -36,8 +36,11 @@ def at_boundary(call: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def _hide_traceback() -> None:
-    """Let Spark show the message alone; the process ends with the error, and so does this."""
+    """Let Spark show the message alone.
+
+    It lasts as long as the process, which ends with the error.
+    """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    # Not in a process of the user's.
+    # Not in the user's own process.
     if main is not None and main.name.startswith("pyspark."):
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"

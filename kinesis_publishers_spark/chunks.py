@@ -27,13 +27,13 @@ from kinesis_publishers_spark.offsets import Offset, ShardOffset
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Before and after any arrival.
 NOTHING, EVERYTHING = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-# Spark passes partitions of 32 MB and fails on 90 MB. Below the lower size an additional Python
-# task costs more than it gains.
+# Spark passes partitions of 32 MB and fails on 90 MB. Below the lower size, an additional Python
+# task costs more than it saves.
 _MAX_PARTITION_BYTES = 24 * 1024 * 1024
 _MIN_PARTITION_BYTES = 2 * 1024 * 1024
 # The pieces of a shard that does not fit into one partition.
 _PIECE_BYTES = 2 * 1024 * 1024
-# A smaller batch costs more than its rows do.
+# The overhead of a smaller batch exceeds the cost of its rows.
 _MIN_BATCH_BYTES = 128 * 1024
 
 
@@ -46,11 +46,11 @@ class Chunk:
         rows: at least one row of the source's schema.
         progress: how far the shard is read, these rows included.
         payload_bytes: the sum of the lengths of the payloads.
-        ancestors: the shards that this one descends from, over all generations.
-        since: the latest arrival in the shard before these rows, and in its ancestors: arrival
-            times are not monotonic, and a row goes out no earlier than one that is before it.
+        ancestors: every ancestor of the shard.
+        since: the latest arrival before these rows, in the shard and in its ancestors. Arrival
+            times are not monotonic, and no row may overtake an earlier one.
         until: the same, these rows included.
-        reservation: their share of the pool; the parts of a chunk that is split have it together.
+        reservation: their share of the pool; the parts of a split chunk have it in common.
     """
 
     shard: ShardKey
@@ -100,7 +100,7 @@ class Chunk:
         return latest
 
     def records(self) -> Iterator[tuple[float, Weight]]:
-        """Yield of each Kinesis record, of which an aggregate is one, the arrival and weight."""
+        """Yield the arrival and weight of each Kinesis record; an aggregate is one record."""
         ends = pc.run_end_encode(self.rows.column("sequenceNumber")).run_ends.to_pylist()
         sizes = [0, *pc.cumulative_sum(_payload_lengths(self.rows)).to_pylist()]
         arrivals, since = self._arrivals(), micros_of(self.since)
@@ -147,10 +147,10 @@ def micros_of(instant: datetime) -> int:
 
 @frozen(kw_only=True)
 class BatchLimit(ReadLimit):
-    """The most that one micro-batch may have; ``None`` is no limit."""
+    """The limits of one micro-batch; ``None`` is no limit."""
 
     def is_reached(self, records: int, payload_bytes: int) -> bool:
-        """Say whether so much is as much as a micro-batch may have."""
+        """Return whether these records reach the limit of a micro-batch."""
         return (self.records is not None and records >= self.records) or (
             self.payload_bytes is not None and payload_bytes >= self.payload_bytes
         )
@@ -167,17 +167,17 @@ class BatchLimit(ReadLimit):
 def next_offset(
     start: Offset, taken: Iterable[Chunk], waiting: Iterable[Chunk], *, known: Offset, begun: Offset
 ) -> Offset:
-    """Return where a micro-batch ends that begins at ``start`` and has the records ``taken``.
+    """Return the end of a micro-batch that starts at ``start`` and has the records ``taken``.
 
     Args:
         start: the end of the previous micro-batch.
         taken: the records of this one.
-        waiting: records that were fetched and wait for a later one.
-        known: how far the fetcher has read, fetched records included.
-        begun: where the fetcher began.
+        waiting: fetched records that wait for a later one.
+        known: the position of the fetcher, after all fetched records.
+        begun: where the fetcher started.
 
     Raises:
-        CheckpointError: that would be ``start``, although there are records.
+        CheckpointError: the end would be ``start``, although there are records.
     """
     taken = list(taken)
     firsts: dict[ShardKey, SequenceNumber] = {}
@@ -199,9 +199,9 @@ def next_offset(
     end = evolve(known, shards=shards)
     if taken and end == start:
         raise CheckpointError(
-            f"{sum(map(len, taken))} records were fetched that no offset names: a defect of "
-            "kinesis-publishers. Nothing was handed out; please report it with this offset: "
-            f"{start.to_json()}"
+            f"{sum(map(len, taken))} fetched records are missing from the offset. This is a "
+            "defect of kinesis-publishers. Nothing was handed out; please report it with this "
+            f"offset: {start.to_json()}"
         )
     return end
 
@@ -212,18 +212,17 @@ def _untouched(key: ShardKey, start: Offset, begun: Offset, known: Offset) -> Sh
     for earlier in (start, begun):
         if key in earlier.shards and earlier.streams.get(arn) == known.streams.get(arn):
             return earlier.shards[key].progress
-    # A new shard. It must not be left out: if a child of it were in the offset, a restart would
-    # take it for a shard that was read to its end.
+    # A new shard. Without it, and with one of its children in the offset, a restart would assume
+    # that it was read to its end.
     return ShardProgress(position=StartingPosition.trim_horizon())
 
 
 def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
-    """Say whether ``start`` should be replaced although there are no records.
+    """Return whether ``start`` should be replaced although there are no records.
 
-    A new stream needs it, because its pinned beginning must outlast a restart; one that is left
-    out, because that is reported once; the end of a shard, because its children and a restart rely
-    on it; and idle shards need it every few hours: the instant up to which they are known to be
-    read must not become so old that a restart takes it for lost data.
+    Four changes need it. The pinned start of a new stream must survive a restart. A stream that is
+    left out is reported once. Children, and a restart, rely on the end of a shard. The position of
+    an idle shard must be renewed every few hours: a restart would take an older one for lost data.
     """
     if (known.streams, known.left_out) != (start.streams, start.left_out):
         return True
@@ -241,9 +240,9 @@ def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
 def pack(chunks: Iterable[Chunk], parallelism: int) -> list[Sequence[pa.RecordBatch]]:
     """Spread rows evenly over partitions: one per core, unless they become too small or too large.
 
-    The rows of a shard stay in their order and together in one partition, because the tasks of a
-    micro-batch run at the same time. Only a shard with more rows than a partition can carry gets
-    several partitions, of its own, in their order.
+    The tasks of a micro-batch run at the same time, so the rows of a shard stay in order in one
+    partition. Only a shard with more rows than a partition can carry gets several partitions of its
+    own.
     """
     shards: dict[ShardKey, list[pa.RecordBatch]] = {}
     for chunk in chunks:
@@ -260,7 +259,7 @@ def pack(chunks: Iterable[Chunk], parallelism: int) -> list[Sequence[pa.RecordBa
 
 
 def divided(rows: Iterable[pa.RecordBatch], most: int) -> Iterator[list[pa.RecordBatch]]:
-    """Divide the rows of a partition into some of at most so many, in their order."""
+    """Divide the rows of a partition into partitions of limited length, in their order."""
     part: list[pa.RecordBatch] = []
     room = most
     for batch in rows:
@@ -308,7 +307,7 @@ def _cut(batches: Iterable[pa.RecordBatch]) -> list[_Rows]:
 
 
 def _merged(rows: _Rows) -> Sequence[pa.RecordBatch]:
-    """Return the rows in fewer batches if these are small: each costs time in three processes."""
+    """Merge small batches: each batch costs time in three processes."""
     if rows.size >= _MIN_BATCH_BYTES * len(rows.batches):
         return rows.batches
     merged: list[pa.RecordBatch] = pa.Table.from_batches(rows.batches).combine_chunks().to_batches()
@@ -354,7 +353,7 @@ def balanced(
     """Spread items over groups of about equal size, the largest first; the same groups each time.
 
     Args:
-        items: each stays whole, in one group, in the order given.
+        items: each stays whole in one group; a group keeps their order.
         sizes: the expected bytes of each; ``None`` if they are not known.
         parallelism: the maximum number of groups, except where these would exceed ``capacity``.
         capacity: the most bytes of a group, except of a single item.

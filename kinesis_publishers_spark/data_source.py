@@ -1,7 +1,7 @@
 """The entry point for Spark: the data source ``kinesis``.
 
-Every process of a query imports this module, a task only to find the class. So each method imports
-what it needs.
+Every process of a query imports this module, a task only to find the class. Each method therefore
+imports what it needs.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ _LOGGER = logging.getLogger(__name__)
 # What Spark adds to the options of a table.
 _PROVIDER = "provider"
 
-# Whose streams have been found to exist in this process.
+# The properties whose streams were found to exist in this process.
 _CHECKED: set[Properties] = set()
-# Prints the version, and whether the package can be imported: in a checkout it is there without
-# what it needs.
+# Prints the version, and whether the package can be imported: a checkout may lack its dependencies.
 _QUESTION = (
     "import sys, importlib.util as u; print('%d.%d' % sys.version_info[:2], "
     "all(map(u.find_spec, ('kinesis_publishers_spark', 'aiobotocore'))))"
@@ -49,7 +48,7 @@ class KinesisDataSource(DataSource):
         options: the options of the query; see ``docs/configuration.md``.
 
     Raises:
-        ConfigErrors: everything that is wrong with the options.
+        ConfigErrors: lists every problem of the options.
     """
 
     allow: ClassVar[Sequence[str]] = ()
@@ -80,10 +79,10 @@ class KinesisDataSource(DataSource):
                 "source the options of a table. Use CREATE TEMPORARY VIEW ... USING kinesis "
                 "OPTIONS (...), or spark.read and spark.readStream."
             )
-        # It is a sink then, and says so where a source is asked for.
+        # Then it is a sink, and refuses to be a source.
         self._of_sink = [name for key, name in OF_WRITE_STREAM.items() if key in given]
         self._loaded_at = SystemClock().now()
-        # Checked here, so that a mistake is reported at load() and not in the first micro-batch.
+        # Checked here: a mistake is reported at load(), before the first micro-batch.
         allow = [one.strip() for one in os.environ.get(ALLOW_VARIABLE, "").split(",")]
         parse = partial(parse_options, given, allow=[*self.allow, *allow])
         # A column may name the streams of what is written.
@@ -98,17 +97,16 @@ class KinesisDataSource(DataSource):
             self._lack = lack
         self._written = properties
         if idle := properties.given_keys(WatermarkConfig.options()):
-            _LOGGER.warning("Spark has watermarks of its own: no effect of %s", ", ".join(idle))
+            _LOGGER.warning("Spark has watermarks of its own: %s has no effect", ", ".join(idle))
             properties = properties.with_values(dict.fromkeys(WatermarkConfig.options()))
         SourceConfig.from_properties(properties)
         publisher_factory_class(properties)
         self._config = SparkConfig.from_properties(properties)
-        # Executors may have another environment than the driver, so that the region travels with
-        # the properties. So do the ARNs of the consumers that EAGER registers here, where it runs
-        # once.
+        # Executors may have another environment than the driver, so the region travels with the
+        # properties. The ARNs of the consumers that EAGER registers travel too: this runs once.
         properties = with_region(properties)
         self._properties = properties if self._of_sink else register_consumers(properties)
-        # Registering checks the streams, too.
+        # Registration checks the streams, too.
         self._is_checked = self._properties is not properties
         self._tasks = TaskReader.of(self._properties)
         self._has_reader = False
@@ -151,8 +149,8 @@ class KinesisDataSource(DataSource):
             self._check(schema)
             make = make_session
         except ConfigError as problem:
-            # The reader's first call raises it. Raised here, it would make Spark stop a reader that
-            # does not exist, and the user would see an unbound variable of Spark instead.
+            # The reader's first call raises it. Here, Spark would stop a reader that does not
+            # exist, and the user would see an unbound variable of Spark instead.
             make = partial(_refuse, problem)
         return KinesisStreamReader(self._properties, self._config, make, tasks=self._tasks)
 
@@ -168,7 +166,7 @@ class KinesisDataSource(DataSource):
 
     @at_boundary
     def writer(self, schema: StructType, overwrite: bool) -> KinesisBatchWriter:
-        """Return what writes a DataFrame once."""
+        """Return the writer of ``df.write``."""
         from kinesis_publishers.errors import ConfigError
         from kinesis_publishers_spark.sink import KinesisBatchWriter
 
@@ -178,7 +176,7 @@ class KinesisDataSource(DataSource):
 
     @at_boundary
     def streamWriter(self, schema: StructType, overwrite: bool) -> KinesisStreamWriter:
-        """Return what writes a micro-batch; Spark calls this for each of them, twice."""
+        """Return the writer of a micro-batch. Spark calls this twice for each."""
         from kinesis_publishers_spark.sink import KinesisStreamWriter
 
         # In the output mode complete Spark asks to overwrite: then the whole result is written
@@ -191,7 +189,7 @@ class KinesisDataSource(DataSource):
         from kinesis_publishers_spark.sink import Sink
 
         sink = Sink.of(self._properties, schema)
-        # Spark uses a process again, for each micro-batch.
+        # Spark reuses a process for each micro-batch.
         if self._properties not in _CHECKED and selected_streams(self._properties):
             check_streams(self._properties)
             _CHECKED.add(self._properties)
@@ -207,7 +205,7 @@ class KinesisDataSource(DataSource):
         from kinesis_publishers.errors import ConfigError, ConfigErrors
 
         if self._of_sink:
-            advice = "is an option of writeStream: remove it from what is read"
+            advice = "is an option of writeStream: remove it from the options of the source"
             raise ConfigErrors([ConfigError(f"{name} {advice}") for name in self._of_sink])
         if self._lack is not None:
             raise self._lack
@@ -220,8 +218,8 @@ def _refuse(problem: Exception, *_: object) -> NoReturn:
 def register(spark: SparkSession, *, name: str = "kinesis", allow: Sequence[str] = ()) -> None:
     """Make ``format(name)`` known to ``spark``.
 
-    Spark discovers ``format("kinesis")`` where this package is installed. Call this only for
-    another name, because a jar with a source of the same name takes precedence, or to permit values
+    Spark discovers ``format("kinesis")`` where this package is installed. Call this only to choose
+    another name, if a jar has a source of the same name and takes precedence, or to permit values
     that options may not have by default.
 
     Args:
@@ -250,15 +248,15 @@ def register(spark: SparkSession, *, name: str = "kinesis", allow: Sequence[str]
         if is_plain and spark.version.startswith("4.0."):
             return
         raise ConfigError(
-            f"format({name!r}) is another data source in this session, as from a jar on its class "
-            "path: choose another name with register(spark, name=...)"
+            f"format({name!r}) is another data source in this session, for example from a jar on "
+            "its class path: choose another name with register(spark, name=...)"
         ) from error
 
 
 def _compare_interpreters(context: SparkContext | None) -> None:
-    """Warn if the Python of Spark's workers, which run the source too, cannot.
+    """Warn if the Python of Spark's workers cannot run the source.
 
-    Over Spark Connect there is no context: the workers are the server's.
+    Over Spark Connect there is no context: the workers belong to the server.
     """
     import shutil
     import subprocess
@@ -269,7 +267,7 @@ def _compare_interpreters(context: SparkContext | None) -> None:
     try:
         question = [workers, "-c", _QUESTION]
         answer = subprocess.run(question, capture_output=True, text=True, timeout=30, check=True)
-        # What its sitecustomize prints comes first.
+        # Its sitecustomize may print before.
         *_, version, has_package = answer.stdout.split()
     except (OSError, ValueError, subprocess.SubprocessError):
         return

@@ -1,4 +1,4 @@
-"""What a fetcher delivers for prefetched micro-batches: it waits here until it is handed out."""
+"""Holds what a fetcher delivers for prefetched micro-batches until it is handed out."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 # Converting this many rows takes about ten milliseconds. Only aggregates exceed it in one answer.
 _MOST_ROWS_IN_LOOP = 10_000
-# How often the shards are checked for what changes without an answer.
+# How often the shards are checked for changes without an answer.
 _LOOK_SECONDS = 1.0
-# How far the service's clock may be ahead unnoticed: its answers give whole seconds.
+# How far the service's clock may be ahead unnoticed: its answers have whole seconds.
 _CLOCKS_DIFFER = timedelta(seconds=1)
 
 
 class FetchedRecords(DeliverySink):
-    """Takes what a fetcher delivers and keeps it, converted, until a micro-batch takes it.
+    """Converts what a fetcher delivers, and keeps it until a micro-batch takes it.
 
     Buffered records hold their share of the pending pool: fetching pauses when Spark does not keep
-    up. Everything runs on one event loop, so that nothing needs a lock.
+    up. Everything runs on one event loop, without locks.
 
     Attributes:
         fetcher: reads the shards, ``None`` until it is prepared.
         begun: where each shard begins.
-        waiting: what was fetched and not handed out.
-        aligned: how far the shards have come in time.
+        waiting: the fetched records that were not handed out.
+        aligned: the positions of the shards in time.
         polls: the polls of shards at their tips.
         is_dirty: whether something has changed since the last micro-batch was planned.
         is_over: whether the fetcher has ended, or failed.
@@ -71,7 +71,7 @@ class FetchedRecords(DeliverySink):
                 looking.cancel()
 
     def end(self) -> None:
-        """Note that nothing more will be delivered."""
+        """Record that the deliveries have ended."""
         self.is_over = True
         self._activity.set()
 
@@ -89,7 +89,7 @@ class FetchedRecords(DeliverySink):
         is_small = len(batch) <= _MOST_ROWS_IN_LOOP
         rows = convert() if is_small else await asyncio.to_thread(convert)
         ancestors = frozenset() if fetcher is None else fetcher.ancestors_of(shard.key)
-        # The records are in the rows now: of the delivery only its share of the pool is kept.
+        # The rows now have the records: only the delivery's share of the pool is kept.
         chunk = Chunk(
             shard=shard.key,
             rows=rows,
@@ -108,7 +108,7 @@ class FetchedRecords(DeliverySink):
     async def wait_until_wanted(self, shard: ShardKey) -> None:
         if self.fetcher is not None:
             await self.aligned.wait(shard, self.fetcher.pool)
-        # Later, when the shard waits for room.
+        # Not now, but when the shard waits for room.
         asyncio.get_running_loop().call_soon(self.relieve)
         if self._catch_up_to is None:
             await self.polls.wait(shard)
@@ -143,7 +143,7 @@ class FetchedRecords(DeliverySink):
         self._activity.set()
 
     def relieve(self) -> None:
-        """Let shards read on where that makes room, or there is room."""
+        """Let shards continue if that frees room, or if there is room."""
         if self.fetcher is not None:
             until = self.until
             self.aligned.relieve(self.fetcher.pool, lambda: self.waiting.are_early(until))
@@ -153,7 +153,7 @@ class FetchedRecords(DeliverySink):
         """The arrival up to which records are handed out."""
         if self._catch_up_to is None or not self.aligned.is_on:
             return self.aligned.until
-        # A shard that has been read far enough may have later records.
+        # A shard that was read far enough may have later records.
         end = self._catch_up_to + self._clock.skew + _CLOCKS_DIFFER
         return end if self.is_caught_up else min(end, self.aligned.until)
 
@@ -163,13 +163,13 @@ class FetchedRecords(DeliverySink):
         return self.is_over or (self.fetcher is not None and self.fetcher.is_finished)
 
     async def prepared(self) -> Offset:
-        """Return where each shard begins, once that is known or the fetcher has failed."""
+        """Return the start of each shard, once it is known or the fetcher has failed."""
         while self.fetcher is None and not self.is_over:
             await self.wait_for_activity()
         return self.begun
 
     async def wait_while(self, is_early: Callable[[], bool], seconds: float) -> None:
-        """Wait for an activity that makes ``is_early()`` false, for ``seconds`` at most."""
+        """Wait until an activity makes ``is_early()`` false, for ``seconds`` at most."""
         with suppress(TimeoutError):
             async with self._clock.timeout(seconds):
                 while is_early():

@@ -17,7 +17,9 @@ _SHARDS_SHOWN = 20
 
 @frozen(kw_only=True)
 class Lag:
-    """How far a query is behind; of each shard (``stream/shard``), ``None`` until an answer tells.
+    """How far a query is behind.
+
+    The lag of a shard (``stream/shard``) is ``None`` until an answer has it.
 
     Attributes:
         lag_millis: the age of the oldest record that Spark has not committed, 0 without one.
@@ -27,8 +29,8 @@ class Lag:
         buffered_bytes: the same, in payload bytes.
         late_records: how many records of this run arrived more than 15 s before the end of an
             earlier micro-batch.
-        late_records_by_shard: how many of each shard.
-        held_back_shards: how many shards the others no longer wait for.
+        late_records_by_shard: the same, by shard.
+        held_back_shards: the number of shards for which the others no longer wait.
         aligned_until: the latest arrival in any micro-batch, ``None`` before the first.
     """
 
@@ -55,12 +57,13 @@ class Lag:
 
         Args:
             statuses: how far each shard is read, or looked at.
-            oldest: when the first record of a shard arrived that was read and is not committed.
+            oldest: the arrival of the first record of each shard that was read and is not
+                committed.
             now: by the service's clock.
             late: the late records of each shard.
             others: the other attributes.
         """
-        # A shard that has ended is behind only with what waits.
+        # Only waiting records count for a shard that has ended.
         by_name = {str(one.shard): one for one in statuses if not one.progress.is_ended}
         seconds = {name: one.lag_seconds(now) for name, one in by_name.items()}
         waiting = {str(key): max(0.0, (now - at).total_seconds()) for key, at in oldest.items()}
@@ -77,7 +80,7 @@ class Lag:
 
     @property
     def max_lag_millis(self) -> int | None:
-        """That of the shard that is furthest behind, ``None`` until one is known."""
+        """The lag of the shard that is furthest behind, ``None`` until a lag is known."""
         return max(_known(self.lag_millis).values(), default=None)
 
     @property
@@ -86,7 +89,7 @@ class Lag:
         return max(_known(self.millis_behind_latest).values(), default=None)
 
     def report(self) -> dict[str, Any]:
-        """Return what Spark shows, text and numbers only; what is not known is left out."""
+        """Return what Spark shows: text and numbers only, without unknown values."""
         until = self.aligned_until
         numbers = {
             "maxLagMillis": self.max_lag_millis,

@@ -1,6 +1,6 @@
 """Metrics of streaming queries: a listener in the driver's program, not in the source's process.
 
-Spark's progress is all that it knows; :meth:`~kinesis_publishers_spark.lag.Lag.report` is in it.
+It knows only Spark's progress, which contains :meth:`~kinesis_publishers_spark.lag.Lag.report`.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import listener as spark
 
 _LOGGER = logging.getLogger(__name__)
-# What Spark calls the table of any sink in Python.
+# Spark's name for the table of any sink in Python.
 _PYTHON_SINK = ".python.PythonTable"
 
 
 def _guarded(call: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Let a callback log what it fails with: Spark must not notice."""
+    """Make a callback log its errors: Spark must not see them."""
 
     def wrapper(self: object, event: object) -> None:
         try:
             call(self, event)
         except Exception:
-            _LOGGER.warning("A report of a query is missing in its metrics.", exc_info=True)
+            _LOGGER.warning("The metrics of a query lack one of its reports.", exc_info=True)
 
     return wrapper
 
@@ -53,8 +53,8 @@ class KinesisMetricsListener(StreamingQueryListener):
     """Reports lag, late records and rows of queries to the sinks of ``kinesis.metrics.sinks``.
 
     ``spark.streams.addListener(KinesisMetricsListener({"kinesis.metrics.sinks": "prometheus"}))``
-    is the usual way to use it, for all queries of the session. The sinks are open until
-    :meth:`close`, or the end of the program. No callback raises an error.
+    covers all queries of the session. The sinks stay open until :meth:`close`, or the end of the
+    program. No callback raises an error.
 
     Args:
         properties: those of ``kinesis.metrics.*``, and for CloudWatch those of ``aws.*``.
@@ -67,13 +67,16 @@ class KinesisMetricsListener(StreamingQueryListener):
         opening = open_events(Properties.of(properties, {}, complete=False))
         self._opened = OpenInThread(opening, name="kinesis-metrics")
         self._is_closed = False
-        # By run: each start of a query counts from 0 again.
+        # By run: each start of a query counts from 0.
         self._names: dict[UUID, str] = {}
         self._sources: dict[UUID, dict[int, _Source]] = {}
         close_at_exit(self)
 
     def close(self) -> None:
-        """Send what is left, and close the sinks; remove the listener from the session first."""
+        """Send the remaining metrics, and close the sinks.
+
+        Remove the listener from the session first.
+        """
         if not self._is_closed:
             self._is_closed = True
             closed_before_exit(self)
@@ -81,7 +84,7 @@ class KinesisMetricsListener(StreamingQueryListener):
 
     @_guarded
     def onQueryStarted(self, event: spark.QueryStartedEvent) -> None:
-        """Note the name of a query, which its end does not say."""
+        """Keep the name of a query: the event of its end lacks it."""
         self._names[event.runId] = event.name or str(event.id)
 
     @_guarded
@@ -91,20 +94,20 @@ class KinesisMetricsListener(StreamingQueryListener):
 
     @_guarded
     def onQueryIdle(self, event: spark.QueryIdleEvent) -> None:
-        """Report the lag of a query for which nothing is new."""
-        # The event does not say it. Spark Connect sets the session.
+        """Report the lag of a query without new records."""
+        # The event lacks it. Spark Connect sets the session.
         session = self.spark or SparkSession.getActiveSession()
         query = None if session is None else session.streams.get(str(event.id))
         progress = None if query is None else query.lastProgress
         if progress is not None and progress.runId == event.runId:
             self._report(progress, is_new=False)
         else:
-            # Better none than that of a micro-batch long ago.
+            # None is better than the lag of an old micro-batch.
             self._forget(event.runId)
 
     @_guarded
     def onQueryTerminated(self, event: spark.QueryTerminatedEvent) -> None:
-        """Report the end of a query, which has no lag any more."""
+        """Report the end of a query, which then has no lag."""
         for source in self._sources.pop(event.runId, {}).values():
             self._send(source.events_of({}, is_report=False))
         # Not the message, which may contain anything.
@@ -113,7 +116,7 @@ class KinesisMetricsListener(StreamingQueryListener):
         self._send([QueryEnded(query=query, error=error)])
 
     def _report(self, progress: spark.StreamingQueryProgress, *, is_new: bool) -> None:
-        """Report what a query says; its rows only if it ``is_new``: they come in an event, too."""
+        """Report the progress of a query; its rows only if it ``is_new``."""
         query = self._names.setdefault(progress.runId, progress.name or str(progress.id))
         sources = self._sources.setdefault(progress.runId, {})
         for place, one in enumerate(progress.sources):
@@ -139,7 +142,7 @@ class KinesisMetricsListener(StreamingQueryListener):
 
 @define
 class _Source:
-    """What one source of a running query has reported: shards with a lag, and late records."""
+    """The last report of one source of a running query: shards with a lag, and late records."""
 
     query: str
     arns: Mapping[str, str] = field(factory=dict)
@@ -151,7 +154,7 @@ class _Source:
     def events_of(
         self, report: Mapping[str, Any], *, rows: int = 0, is_report: bool = True
     ) -> Iterator[Event]:
-        """Yield what a report says; an empty one, that nothing is known any more."""
+        """Yield the metrics of a report; an empty one resets them."""
         query, arn = self.query, None if len(self.arns) > 1 else next(iter(self.arns.values()))
         before, self.held_back = self.held_back, report.get("heldBackShards", 0)
         if is_report or before:
@@ -168,7 +171,7 @@ class _Source:
         self.shards = set(lags)
         total = report.get("lateRecords", 0)
         left, self.late = max(0, total - self.late), max(total, self.late)
-        # Some shards only are named. What one had before is in the rest of an earlier report.
+        # A report names only some shards. The rest of an earlier one has the others.
         for shard, count in self._by_shard(report, "lateRecordsByShard").items():
             grown = min(left, max(0, count - self.late_by_shard.get(shard, 0)))
             self.late_by_shard[shard] = count
@@ -185,7 +188,7 @@ class _Source:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """Return an offset or a report, empty if it is none."""
+    """Return an offset or a report; empty if the text is neither."""
     with suppress(ValueError):
         if isinstance(value := json.loads(text), dict):
             return value
@@ -193,6 +196,6 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _streams_of(offset: Mapping[str, Any]) -> dict[str, str]:
-    """Return the ARNs of the streams in an offset, by name; none if another source made it."""
+    """Return the ARNs of the streams in an offset, by name; none for another source."""
     arns = streams if isinstance(streams := offset.get("streams"), dict) else ()
     return {stream_name_of(arn): arn for arn in arns if source_of(arn)}

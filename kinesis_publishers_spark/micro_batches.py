@@ -1,4 +1,4 @@
-"""Where the micro-batches of a query end, under every trigger and in every version of Spark.
+"""Finds the ends of micro-batches, under every trigger and in every version of Spark.
 
 ``docs/decisions``, number 26, has the order in which each version of Spark calls a source.
 """
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 @define(kw_only=True, eq=False)
 class Query:
-    """What all sessions of a query share, one after the other.
+    """What the consecutive sessions of a query share.
 
     Attributes:
         properties: the configuration.
-        parallelism: the most partitions that a micro-batch is spread over.
+        parallelism: the largest number of partitions of a micro-batch.
         clock: measures how far the service's clock is ahead.
-        guard: removes stream consumers when this process is gone; ``None`` if there are none. All
-            sessions share it, because the consumers are still needed between two of them.
-        late: how many records of each shard were handed out long after others that are younger.
+        guard: removes the stream consumers after the end of this process; ``None`` without
+            consumers. All sessions share it, because the consumers outlive each of them.
+        late: how many records of each shard were handed out long after younger ones.
         aligned_until: the latest arrival that was handed out, ``None`` before the first.
     """
 
@@ -54,17 +54,17 @@ class Query:
 
 @frozen(kw_only=True, eq=False)
 class MicroBatch:
-    """A micro-batch whose two offsets are fixed.
+    """A micro-batch with fixed offsets.
 
     Attributes:
         start: the end of the previous one.
-        end: how far it reads.
-        payload_bytes: the payloads' lengths together, or an estimate where they are not read yet.
-        records: how many there are, ``None`` where they are not counted.
-        oldest: when the first record of each shard arrived, as far as is known.
-        left_records: how many were fetched and are left for later ones.
-        left_bytes: how large these are.
-        partitions: returns its partitions, the same rows each time.
+        end: the position after its last records.
+        payload_bytes: the total length of the payloads, or an estimate if they are not read yet.
+        records: their number, ``None`` if they are not counted.
+        oldest: the known arrival of the first record of each shard.
+        left_records: the number of fetched records that are left for later micro-batches.
+        left_bytes: the size of these.
+        partitions: returns its partitions, with the same rows each time.
     """
 
     start: Offset
@@ -78,9 +78,9 @@ class MicroBatch:
 
 
 class Session(ABC):
-    """An uninterrupted series of micro-batches, each of which begins where the previous one ends.
+    """An uninterrupted series of micro-batches, each of which starts where the previous one ends.
 
-    Constructing one has no side effects: what runs is started by the first call that plans.
+    Construction has no side effects: the first call that plans starts what runs.
 
     Args:
         query: what the sessions of the query share.
@@ -98,20 +98,19 @@ class Session(ABC):
     @property
     @abstractmethod
     def begun(self) -> Offset:
-        """Where each shard begins; waits until that is known."""
+        """The start of each shard; waits until it is known."""
 
     @abstractmethod
     def plan(self, start: Offset, limit: BatchLimit | None) -> MicroBatch | None:
-        """Return the next micro-batch, ``None`` if there is nothing new.
+        """Return the next micro-batch, ``None`` without new records.
 
-        Args:
-            start: the end of the previous one.
-            limit: the most that it may have; ``None`` for all records that exist now.
+        Args: start: the end of the previous one. limit: of the micro-batch; ``None`` for all
+        records that exist now.
         """
 
     @abstractmethod
     def replay(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Return the partitions of a micro-batch that another process has planned."""
+        """Return the partitions of a micro-batch that another process planned."""
 
     @abstractmethod
     def lag(self, planned: dict[ShardKey, datetime]) -> Lag | None:
@@ -140,11 +139,11 @@ class MicroBatches:
     """Plans the micro-batches of one query, in the process that Spark keeps for it on the driver.
 
     A session of the configured planner plans them, unless a micro-batch must have all records that
-    exist now: the memory of a prefetch session is bounded, and it has fetched nothing yet when it
-    is asked for the first time. All sessions write the same offsets, so that they can take turns.
+    exist now: a prefetch session has bounded memory, and has fetched nothing when Spark first asks.
+    All sessions write the same offsets, so that they can alternate.
 
     The last micro-batch is kept until it is committed, because Spark may plan it again (two actions
-    over one DataFrame). Any other one, as after a restart, is read again by range.
+    over one DataFrame). Any other one, such as the first after a restart, is read again by range.
 
     Args:
         properties: the configuration.
@@ -158,8 +157,8 @@ class MicroBatches:
         config = SparkConfig.from_properties(properties)
         self._query = Query(
             properties=properties,
-            # The source's process learns nothing of Spark's cores: neither its configuration nor
-            # its environment arrives here.
+            # The source's process cannot see Spark's cores: it receives neither the configuration
+            # nor the environment.
             parallelism=config.parallelism or os.cpu_count() or 1,
             clock=ServiceClock.around(clock),
             guard=ConsumerGuard.for_properties(properties),
@@ -174,36 +173,39 @@ class MicroBatches:
         self._catch_up_to: datetime | None = None
         self._initial: Offset | None = None
         self._session: Session | None = None
-        # That of the session that ended so that another planner takes its turn.
+        # The offset at which a session ended to let another planner continue.
         self._last_lag: Lag | None = None
-        # The end of the micro-batch that was planned or replayed last: there the session stands.
+        # The end of the last planned or replayed micro-batch: the position of the session.
         self._reached: Offset | None = None
         self._batch: MicroBatch | None = None
         self._uncommitted: dict[ShardKey, datetime] = {}
         self._planned: tuple[Offset, Offset] | None = None
-        # Where the query stands, as far as is known: Spark before 4.2 does not say.
+        # The known position of the query: Spark before 4.2 does not pass it.
         self._position: Offset | None = None
         self._is_assumed = False
         self._has_planned_blindly = False
 
     @property
     def planner(self) -> str:
-        """The name of the planner that was asked last."""
+        """The name of the planner of the last micro-batch."""
         return str(self._asked.value)
 
     @property
     def planned(self) -> MicroBatch | None:
-        """The micro-batch that was planned and is not committed."""
+        """The planned micro-batch that is not committed."""
         return self._batch
 
     def prepare_for_available_now(self) -> None:
         """Read the records that exist now, children of ended shards included, and no more."""
         self._end_session()
-        # By this machine's clock: the service may not have told the time yet.
+        # By this machine's clock: the service's time may not be known yet.
         self._catch_up_to = self._query.clock.now() - self._query.clock.skew
 
     def initial_offset(self) -> Offset:
-        """Fix where a new query begins: LATEST is one instant from here on; the same each time."""
+        """Return the start of a new query.
+
+        LATEST is pinned to one instant; further calls return the same.
+        """
         # Spark asks for it more than once (for the first end, and for the first partitions).
         if self._initial is None:
             self._end_session()
@@ -223,9 +225,9 @@ class MicroBatches:
     def next_latest_offset(self, limit: BatchLimit) -> tuple[Offset, Offset]:
         """Return start and end of the next micro-batch for a Spark that does not say the start.
 
-        Spark before 4.2 does not say either whether it will ask again: under Trigger.Once and
-        AvailableNow it does not. So the first answer has all records that exist, or as many as the
-        limit allows, under every trigger.
+        Nor does Spark before 4.2 say whether it will ask again: under Trigger.Once and AvailableNow
+        it does not. The first answer therefore has all records that exist, or as many as the limit
+        allows, under every trigger.
         """
         if self._has_planned_blindly:
             self._use(None)
@@ -247,50 +249,50 @@ class MicroBatches:
 
     def _plan(self, start: Offset, limit: BatchLimit | None) -> Offset:
         batch = self._batch
-        # Comparing many shards takes its time, and Spark asks again and again with the same one.
+        # Comparing many shards is slow, and Spark repeats the question with the same offset.
         if batch is None or start is self._reached or start != batch.start:
             limit = None if self._choice.reads_everything else self._in_time(limit)
             session = self._session_at(start)
             self._asked = self._choice.planner
             batch = session.plan(start, limit)
-            # Spark asks for the next one when it is done with the one before.
+            # Spark asks for the next one after it has finished the previous one.
             self._uncommitted = {} if batch is None else batch.oldest
             self._take_turns(session, batch)
             if batch is None:
                 return start
             self._batch, self._reached = batch, batch.end
-            # Without records it only says how far idle shards are read.
+            # Without records it only moves idle shards.
             if batch.records != 0:
                 self._waits_until = self._query.clock.monotonic() + self._max_delay_seconds
-        # Asked again for a micro-batch that has been planned: it must not change.
+        # Spark asks again for a planned micro-batch, which must not change.
         self._planned = start, batch.end
         return batch.end
 
     def _in_time(self, limit: BatchLimit | None) -> BatchLimit | None:
-        """Return ``limit`` without its minimum where that must not hold a micro-batch up."""
+        """Return ``limit``, without its minimum if that must not delay a micro-batch."""
         is_held_up = self._query.clock.monotonic() >= self._waits_until
         if limit is not None and limit.min_records and (is_held_up or self._catch_up_to):
             return evolve(limit, min_records=0)
         return limit
 
     def _take_turns(self, session: Session, batch: MicroBatch | None) -> None:
-        """Let another planner plan what follows ``batch``, which ``session`` has planned."""
+        """Switch the planner after ``batch`` of ``session``, if another one suits better."""
         if self._choice != _Choice(self._usual.planner):
             return
-        # What is left belongs to shards that are ahead: there is more where the others are.
+        # The remaining records belong to shards that are ahead: the shards behind have more.
         self._usual.observe(
             partial(session.lag, self._uncommitted),
             records=None if batch is None else (batch.records or 0) + batch.left_records,
             payload_bytes=0 if batch is None else batch.payload_bytes + batch.left_bytes,
         )
         if self._usual.planner is not self._choice.planner:
-            # Now, not with the next micro-batch: until then a fetcher would fill the pool again.
+            # Now, not with the next micro-batch: a fetcher would fill the pool until then.
             self._last_lag = session.lag(self._uncommitted)
             self._end_session()
             self._choice = _Choice(self._usual.planner)
 
     def _session_at(self, offset: Offset) -> Session:
-        """Return the session that stands at ``offset``, a new one if there is none."""
+        """Return the session at ``offset``; start one if there is none."""
         if self._session is None or offset != self._reached:
             self._end_session()
             self._session = self._make_session(
@@ -303,7 +305,7 @@ class MicroBatches:
         """Return the partitions of a micro-batch; the same rows each time for the same offsets.
 
         Raises:
-            CheckpointError: ``end`` was found from another start: what lies between would be lost.
+            CheckpointError: ``end`` belongs to another start: the records in between would be lost.
         """
         self._refuse_another_start(start, end)
         self._position, self._is_assumed = end, False
@@ -332,7 +334,7 @@ class MicroBatches:
             )
 
     def commit(self, end: Offset) -> None:
-        """Learn that Spark is done with the micro-batch that ends at ``end``."""
+        """Release the micro-batch that ends at ``end``, which Spark has committed."""
         if self._batch is not None and self._batch.end == end:
             self._batch, self._uncommitted = None, {}
 
@@ -355,7 +357,7 @@ class MicroBatches:
 
 
 def _check_streams(properties: Properties, offset: Offset) -> None:
-    """Refuse a checkpoint that has none of the configured streams."""
+    """Refuse a checkpoint without any of the configured streams."""
     configured = {one.name for one in StreamsConfig.from_properties(properties).streams}
     stored = {identity.name for identity in offset.streams.values()}
     if stored and not stored & configured:

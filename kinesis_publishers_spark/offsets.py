@@ -24,7 +24,7 @@ from kinesis_publishers import (
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.readers import PositionType, stream_name_of
 
-#: 2 since ranges may end before a record; 1 is read, too.
+#: Version 2 lets a range end before a record; version 1 is still read.
 OFFSET_VERSION = 2
 _VERSIONS_READ = (1, OFFSET_VERSION)
 OffsetJson: TypeAlias = dict[str, Any]
@@ -54,7 +54,7 @@ class Offset:
     Attributes:
         streams: the identity of each stream, by ARN.
         shards: how far each shard is read.
-        left_out: which streams the query does not read any more; they keep their shards, too.
+        left_out: the streams that the query no longer reads; they keep their shards, too.
     """
 
     streams: Mapping[str, StreamIdentity] = field(factory=dict)
@@ -76,7 +76,7 @@ class Offset:
 
     @property
     def progress(self) -> dict[str, StreamProgress]:
-        """The progress from which a fetcher resumes."""
+        """The progress at which a fetcher resumes."""
         return {
             arn: StreamProgress(
                 identity=identity,
@@ -93,7 +93,7 @@ class Offset:
     def ranges_since(self, start: Offset) -> list[ShardRange]:
         """Return the ranges between two offsets, in a fixed order; only shards with records.
 
-        A shard that has ended in between, at a record that is not named, is read to its end.
+        A shard that ended in between, at an unnamed record, is read to its end.
         """
         ranges = []
         for key, end in sorted(self.shards.items(), key=lambda item: str(item[0])):
@@ -157,8 +157,8 @@ def _range_between(key: ShardKey, begin: ShardOffset | None, end: ShardOffset) -
     elif begin is not None:
         start, as_of = begin.progress.position, begin.progress.as_of
     else:
-        # It was read before, as ancestors are that the offset lists as ended, or it has no records
-        # yet: its first micro-batch with records names the first one.
+        # Either it was read before, as are ancestors that the offset lists as ended, or it has no
+        # records yet: its first micro-batch with records names the first one.
         return None
     until, before = end.progress.position, start if begin is None else begin.progress.position
     has_moved = begin is None or until != before

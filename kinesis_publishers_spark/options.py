@@ -33,7 +33,7 @@ class Planner(Enum):
 
 
 class Alignment(Enum):
-    """By what the shards of a query stay together."""
+    """How the shards of a query are aligned."""
 
     ARRIVAL = "arrival"
     NONE = "none"
@@ -46,30 +46,32 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         key="spark.planner",
         parser=Choice(members=Planner),
         default=Planner.AUTO,
-        doc="Which processes read the records: the driver's, ahead of the micro-batch (prefetch), "
-        "or the executors', after the driver has found its end (ranges; with POLLING or EFO). auto "
-        "is prefetch at the tip, and ranges while more waits than the pool should hold.",
+        doc="Which processes read the records. With prefetch the driver fetches them ahead of the "
+        "micro-batch. With ranges the driver only finds the end of the micro-batch, and the "
+        "executors read the records by POLLING or EFO. auto uses prefetch at the tip, and ranges "
+        "while the backlog is larger than the pool should hold.",
     )
     alignment: Option[Alignment] = Option(
         key="spark.alignment",
         parser=Choice(members=Alignment),
         default=Alignment.ARRIVAL,
-        doc="Whether a micro-batch ends at one instant for all shards, by the arrival times of "
-        "their records (arrival), so that withWatermark drops no row of a shard that is behind. "
-        "none reads each shard as fast as it can.",
+        doc="How the shards of a query are aligned. With arrival, a micro-batch ends at the same "
+        "arrival time in all shards, so that withWatermark drops no row of a shard that is "
+        "behind. With none, each shard is read as fast as possible.",
     )
     alignment_patience_seconds: Option[float] = Option(
         key="spark.alignment.patience",
         parser=Duration(),
         default=30_000.0,
-        doc="How long a shard that cannot be read holds the others back before they go on without "
-        "it, with a warning.",
+        doc="How long the other shards wait for a shard that cannot be read. After that they "
+        "continue without it, and a warning is logged.",
     )
     parallelism: Option[int | None] = Option(
         key="spark.parallelism",
         parser=WholeNumber(minimum=1),
         doc="The largest number of partitions in a micro-batch. The default is the number of "
-        "cores of the driver's machine; set it on a cluster, whose cores a source does not know.",
+        "cores of the driver's machine. Set it on a cluster: a source cannot see the cores of the "
+        "executors.",
     )
     max_records_per_trigger: Option[int | None] = Option(
         key="spark.maxrecordspertrigger",
@@ -83,50 +85,53 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         key="spark.targetbatchduration",
         parser=Duration(),
         default=10_000.0,
-        doc="How long a micro-batch of a backlog is to take under ranges, by the rate of those "
-        "before: a failure repeats so much. It has 32 MiB of each shard in any case. Set it to "
-        "the interval of a trigger that comes seldom.",
+        doc="The target duration of a backlog micro-batch under ranges, estimated from earlier "
+        "ones. A failed one repeats that much work. A micro-batch has at least 32 MiB of each "
+        "shard. Set this option to the interval of a trigger that fires rarely.",
     )
     target_batch_bytes: Option[int | None] = Option(
         key="spark.targetbatchbytes",
         parser=Size(),
-        doc="About how much it has at most, in place of the 32 MiB too; the default is 256 MiB "
-        "for each of spark.parallelism. A query that would fall behind takes more. "
-        "spark.maxbytespertrigger is exact, and costs counting.",
+        doc="The approximate maximum size of a backlog micro-batch. It overrides the 32 MiB "
+        "minimum. The default is 256 MiB times spark.parallelism. A query that would fall behind "
+        "exceeds it. spark.maxbytespertrigger is exact, but the driver has to count the bytes.",
     )
     min_records_per_trigger: Option[int | None] = Option(
         key="spark.minrecordspertrigger",
         parser=WholeNumber(minimum=1),
-        doc="While fewer records wait there is no micro-batch, for spark.maxtriggerdelay at most. "
-        "Half of the pending pool is enough in any case; ranges estimates the number.",
+        doc="The smallest number of records in a micro-batch. A micro-batch waits for them for "
+        "spark.maxtriggerdelay at most, and no longer once they fill half of the pending pool. "
+        "ranges estimates the number.",
     )
     max_trigger_delay_seconds: Option[float] = Option(
         key="spark.maxtriggerdelay",
         parser=Duration(),
         default=900_000.0,
-        doc="How long after the last micro-batch the next may wait for spark.minrecordspertrigger.",
+        doc="How long the next micro-batch may wait for spark.minrecordspertrigger, counted from "
+        "the last one.",
     )
     max_records_per_partition: Option[int | None] = Option(
         key="spark.maxrecordsperpartition",
         parser=WholeNumber(minimum=1),
-        doc="The largest number of records in a partition, with more partitions than "
-        "spark.parallelism if need be. Under ranges an estimate: a polled shard with more is cut "
-        "into up to four tasks, none below 10,000 records or 10 MiB; a repeated batch is not cut.",
+        doc="The largest number of records in a partition. If necessary, a micro-batch has more "
+        "partitions than spark.parallelism. Under ranges the number is an estimate: a larger "
+        "polled shard is divided into up to four tasks of at least 10,000 records or 10 MiB. A "
+        "repeated batch is not divided.",
     )
     include_metadata: Option[bool] = Option(
         key="spark.includemetadata",
         parser=Flag(),
         default=False,
         doc="Whether rows have the columns subSequenceNumber, explicitHashKey, encryptionType and "
-        "recordId, by which a store has each record once.",
+        "recordId, with which a store can deduplicate records.",
     )
     include_batch_marker: Option[bool] = Option(
         key="spark.includebatchmarker",
         parser=Flag(),
         default=False,
         doc="Whether the sink marks each record with its micro-batch, and whether rows of the "
-        "source have the column batchMarker, by which dropDuplicates recognizes what was written "
-        "twice.",
+        "source have the column batchMarker. dropDuplicates on it removes records that were "
+        "written twice.",
     )
 
 
@@ -146,9 +151,9 @@ def _trigger_problems(lookup: Lookup) -> Iterator[ConfigError]:
     if (lookup.get(least) or 0) > (lookup.get(most) or math.inf):
         yield InvalidOptionError(
             f"{lookup.written_key(least)} ({lookup.get(least)}) is more than "
-            f"{lookup.written_key(most)} ({lookup.get(most)}): no micro-batch could have so many"
+            f"{lookup.written_key(most)} ({lookup.get(most)}): no micro-batch could satisfy both"
         )
 
 
 OPTION_SET: Final = OptionSet(sections=(SparkConfig,), rules=(_unknown_ends, _trigger_problems))
-"""What the framework finds here by name: see ``config/catalogue.py``."""
+"""The declarations of this package; ``config/catalogue.py`` imports them by name."""

@@ -1,7 +1,7 @@
 """Input partitions: values that travel from the driver to the tasks, and how a task reads them.
 
-Every Python worker imports this module in its first task, so that what only some partitions need is
-imported where they are read.
+Every Python worker imports this module in its first task. Dependencies of single kinds of
+partitions are imported where these are read.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from kinesis_publishers_spark.schema import USUAL_COLUMNS, Columns, to_spark_arr
 if TYPE_CHECKING:
     from kinesis_publishers import Properties, ShardRange
 
-# Bytes of a partition cost more in the JVM than zstd costs here, which gives up quickly on data
-# that is compressed or encrypted already (docs/decisions, number 5).
+# Bytes of a partition cost more in the JVM than zstd costs here. zstd gives up quickly on data that
+# is already compressed or encrypted (docs/decisions, number 5).
 _IPC_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
@@ -31,7 +31,7 @@ _IPC_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 class PrefetchedPartition(InputPartition):
     """Records that the driver has fetched, as an Arrow IPC stream."""
 
-    # Not bytes: pickling those copies them once more.
+    # Not bytes: pickle would copy them once more.
     ipc: pa.Buffer
 
     @classmethod
@@ -60,11 +60,11 @@ class RangePartition(InputPartition):
     """Exact ranges of records, which the task reads from Kinesis.
 
     Attributes:
-        properties: how they are read; with EFO they name the stream consumers, because an executor
-            registers nothing.
+        properties: the configuration; with EFO it names the stream consumers, because an executor
+            registers none.
         ranges: at most one per shard.
-        expected_bytes: an estimate of their size, because a few records are not worth a
-            subscription; ``None`` if it is not known.
+        expected_bytes: an estimate of their size, because few records do not justify a
+            subscription; ``None`` if unknown.
     """
 
     properties: Properties
@@ -75,8 +75,8 @@ class RangePartition(InputPartition):
     def of(cls, properties: Properties, ranges: Iterable[ShardRange]) -> RangePartition:
         """Return the task that reads ``ranges`` again, never by subscription.
 
-        A subscription belongs to one reader per shard and consumer: a task's would end the one of
-        the driver.
+        A subscription belongs to one reader per shard and consumer: that of a task would end the
+        driver's.
         """
         from kinesis_publishers.readers import as_polling
 
@@ -102,7 +102,7 @@ class RangePartition(InputPartition):
 
 @frozen
 class _SplitPartition(InputPartition):
-    """A :class:`RangePartition` as it travels: without secrets, of which it has one half."""
+    """A :class:`RangePartition` as it travels: with one half of each secret."""
 
     public: RangePartition
     half: bytes = field(repr=False)
@@ -131,7 +131,7 @@ class TaskReader:
         return cls(pad, _xor(plain, pad))
 
     def split(self, partitions: Iterable[InputPartition]) -> list[InputPartition]:
-        """Return ``partitions`` without secrets, as Spark may have them."""
+        """Return ``partitions`` without secrets, as Spark may see them."""
         return [self._split(one) if isinstance(one, RangePartition) else one for one in partitions]
 
     def _split(self, one: RangePartition) -> _SplitPartition:
@@ -139,7 +139,7 @@ class TaskReader:
         return _SplitPartition(public, self.other_half)
 
     def joined(self, partition: InputPartition) -> Any:
-        """Return the partition that was split; any other one as it is."""
+        """Restore a partition without secrets; return any other one unchanged."""
         if not isinstance(partition, _SplitPartition):
             return partition
         hidden = pickle.loads(_xor(partition.half, self.half))

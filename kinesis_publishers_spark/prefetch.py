@@ -35,9 +35,8 @@ _T = TypeVar("_T")
 
 # How often an idle source checks whether its offset has become too old.
 _REFRESH_CHECK_SECONDS = 60.0
-# Spark asks again after 10 ms if this is its only source: a question within the first time shows
-# that. After the second time without records each question waits for them, but not longer than the
-# third.
+# Spark asks again after 10 ms if this is its only source: a question within the first time proves
+# it. After the second time without records, each question waits for them, at most for the third.
 _ASKS_AGAIN_SECONDS = 0.05
 _RESTLESS_SECONDS = 2.0
 _PATIENCE_SECONDS = 0.1
@@ -48,11 +47,11 @@ _GATHER_SECONDS = 1.0
 class PrefetchSession(Session):
     """Runs a :class:`~kinesis_publishers.KinesisDataFetcher` in a thread, and plans what it reads.
 
-    Spark's thread calls the methods of :class:`Session`. What waits for an answer runs on the
+    Spark's thread calls the methods of :class:`Session`. Whatever waits for an answer runs on the
     thread of the fetcher. The executors read a replayed micro-batch by range.
 
     Attributes:
-        fetched: what the fetcher has delivered; touched on its event loop alone.
+        fetched: the deliveries of the fetcher; used on its event loop alone.
     """
 
     def __init__(self, query: Query, resume: Offset, catch_up_to: datetime | None = None) -> None:
@@ -61,17 +60,17 @@ class PrefetchSession(Session):
         self._columns = Columns.of(spark)
         self._most_rows = spark.max_records_per_partition or sys.maxsize
         pending = PendingConfig.from_properties(query.properties)
-        # The whole pool: it is free again when the micro-batch is planned, and fills up while Spark
-        # works on that.
+        # The whole pool: it becomes free when the micro-batch is planned, and fills up while Spark
+        # processes it.
         self._most = BatchLimit(records=pending.max_records, payload_bytes=pending.max_bytes)
-        # AvailableNow hands out a micro-batch of this size at once. It is less than the pool holds:
-        # a page for which there is no room leaves the pool short of its limit.
+        # AvailableNow hands out a micro-batch of this size immediately. It is smaller than the
+        # pool: a page without room leaves the pool below its limit.
         self._enough = BatchLimit(
             records=max(1, pending.max_records // 2), payload_bytes=max(1, pending.max_bytes // 2)
         )
         self.fetched = FetchedRecords(query, catch_up_to)
         self._next_refresh_check = 0.0
-        # When Spark was last answered that there is something, and that there is nothing.
+        # The times of the last answers to Spark with records, and without.
         self._found_at = self._empty_at = -math.inf
         self._loop: EventLoopThread | None = None
         self._result: Future[None] | None = None
@@ -90,7 +89,7 @@ class PrefetchSession(Session):
                 async with self.fetched.attached(fetcher):
                     await fetcher.run()
         finally:
-            # The result itself is set a moment later, when this task is done.
+            # The result itself is set slightly later, when this task is done.
             self.fetched.end()
 
     @property
@@ -98,11 +97,11 @@ class PrefetchSession(Session):
         return self._ask(self.fetched.prepared())
 
     def plan(self, start: Offset, limit: BatchLimit | None) -> MicroBatch | None:
-        """Take what the next micro-batch has.
+        """Take the records of the next micro-batch.
 
-        It waits for answers that are due, and for records only where Spark has done nothing but ask
-        for some time: its other sources have to be asked, too. Under AvailableNow ``None`` says
-        that everything has been read.
+        This waits for answers that are due. It waits for records only after Spark has been idle for
+        some time: Spark has to ask its other sources, too. Under AvailableNow, ``None`` means that
+        everything has been read.
         """
         limit = self._most if limit is None else limit.tightened(self._most)
         is_catching_up = self._catch_up_to is not None
@@ -135,9 +134,10 @@ class PrefetchSession(Session):
         )
 
     def has_too_little(self, limit: BatchLimit) -> bool:
-        """Say whether there is nothing new, or less than a micro-batch has at least."""
+        """Return whether there is nothing new, or less than the minimum of a micro-batch."""
         if limit.min_records:
-            # More than half of the pool would never wait, nor what leaves no room for a page.
+            # More than half of the pool can never wait, nor an amount that leaves no room for a
+            # page.
             enough = limit.tightened(self._enough)
             enough = enough.tightened(BatchLimit(records=limit.min_records))
             if not self._has_enough(enough):
@@ -157,7 +157,7 @@ class PrefetchSession(Session):
         return [RangePartition.of(self._query.properties, group) for group in groups]
 
     async def take(self, start: Offset, limit: BatchLimit) -> tuple[Offset, list[Chunk]]:
-        """Take what the next micro-batch has; return where it ends, too."""
+        """Take the records of the next micro-batch; return them with its end."""
         if self._catch_up_to is None:
             return await self._plan(start, limit)
         fetched = self.fetched
@@ -235,7 +235,7 @@ class PrefetchSession(Session):
             self._result.result()
 
     def close(self) -> None:
-        """Stop fetching, close the connections, and drop what was not handed out."""
+        """Stop fetching, close the connections, and drop the records that were not handed out."""
         # Not self._result.cancel(): that future would be done before the fetcher has cleaned up.
         if self._loop is not None:
             self._loop.close()

@@ -1,6 +1,6 @@
-"""What this package changes in the Python processes that Spark starts: all of it is here.
+"""All changes of this package to the Python processes that Spark starts.
 
-Workers serve the tasks of every query, so that each change must suit code that is not ours.
+Workers serve the tasks of every query, so each change must suit other code.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ read_directory_again = zipimporter.invalidate_caches
 
 
 def prepare_worker(*, again: bool = False) -> None:
-    """Make the next tasks of this worker cheaper; in a task only, elsewhere nothing happens.
+    """Make the next tasks of this worker cheaper; without effect outside a task.
 
     Spark collects garbage after every task, and before 4.3 it makes every task invalidate the
     caches of all importers.
 
     Args:
-        again: also where that has been done before, because much has been loaded since.
+        again: repeat it, because many modules were loaded since the last time.
     """
     is_prepared = zipimporter.invalidate_caches is invalidate_if_changed
     if TaskContext.get() is None or (is_prepared and not again):
@@ -54,11 +54,11 @@ def prepare_worker(*, again: bool = False) -> None:
 def prepare_source() -> None:
     """Make planning and fetching cheaper in the process that Spark keeps for a query's source.
 
-    It is called before the first thread starts, and again when the clients are loaded: the
-    thousands of objects of a page make the collector look at all that is alive.
+    It is called before the first thread starts, and again after the clients are loaded: the
+    thousands of objects of a page make the collector traverse all living ones.
     """
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
-    # A program that runs a planner itself decides about its own memory.
+    # A program that runs a planner itself controls its own memory.
     spec = sys.modules["__main__"].__spec__
     if spec is not None and spec.name == _SOURCE_MODULE:
         keep_heap()
@@ -93,11 +93,11 @@ def write_logs() -> None:
 
 
 def keep_heap() -> None:
-    """Let glibc keep up to 64 MiB that are free, and use them for the next page.
+    """Let glibc keep up to 64 MiB of free memory for the next page.
 
-    By default it depends on the order of the blocks whether they go back to the kernel after each
-    page, which then clears as many again: up to 700 page faults per MB. Other C libraries are left
-    alone, and so is a process whose environment has such settings.
+    By default the order of the blocks decides whether they return to the kernel after each page,
+    which then clears new ones: up to 700 page faults per MB. Other C libraries are left alone, and
+    so is a process whose environment has such settings.
     """
     try:
         is_glibc = bool(os.confstr("CS_GNU_LIBC_VERSION"))
@@ -109,10 +109,9 @@ def keep_heap() -> None:
 
 
 def _freeze() -> None:
-    """Let the garbage collector pass over everything that is alive now.
+    """Exclude all living objects from garbage collection.
 
-    What is frozen and becomes garbage is collected at the next freezing, which comes before there
-    can be much of it.
+    Frozen garbage is collected at the next freeze, which comes before much can accumulate.
     """
     if gc.get_freeze_count():
         gc.unfreeze()
@@ -123,12 +122,12 @@ def _freeze() -> None:
 def invalidate_if_changed(importer: zipimporter) -> None:
     """Read the directory of the importer's archive again if the archive may have changed.
 
-    Python reads it in any case, and each package in an archive has an importer: with PySpark's that
-    takes 90 ms. An importer's first invalidation reads, because nobody knows what it has seen.
+    Python always reads it, and each package in an archive has an importer: with PySpark's that
+    takes 90 ms. The first invalidation of an importer reads too, because its state is unknown.
     """
     try:
         found = os.stat(importer.archive)
-        # Before reading: what changes meanwhile shows the next time.
+        # Before reading: a change in the meantime is found the next time.
         seen = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)
     except OSError:
         seen = None

@@ -1,4 +1,4 @@
-"""The ranges planner: the driver finds where ranges end, the executors read the records."""
+"""The ranges planner: the driver finds the ends of ranges, the executors read the records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CORE_BYTES = 256 * 1024 * 1024
 
 
 class RangeSession(Session):
-    """Plans by looking at a few records of each shard, in a thread of its own."""
+    """Looks at a few records of each shard to plan, in its own thread."""
 
     def __init__(self, query: Query, resume: Offset, catch_up_to: datetime | None = None) -> None:
         super().__init__(query, resume, catch_up_to)
@@ -234,7 +234,7 @@ def executor_properties(
     Args:
         properties: the configuration of the source.
         stream_arns: the streams that are read.
-        guard: removes the consumers when this process is gone; ``None`` to leave them.
+        guard: removes the consumers after the end of this process; ``None`` to keep them.
 
     Raises:
         AccessDeniedError: the credentials do not allow it; the missing action is named.

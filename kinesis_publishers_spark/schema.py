@@ -21,7 +21,7 @@ SPARK_SCHEMA = (
     "data binary, streamName string, shardId string, sequenceNumber string, partitionKey string, "
     "approximateArrivalTimestamp timestamp_ltz"
 )
-# Nothing here may depend on when or how a record was read: a replay gives the same rows.
+# No column may depend on when or how a record was read: a replay gives the same rows.
 _SPARK_METADATA = (
     "subSequenceNumber bigint, explicitHashKey string, encryptionType string, recordId string"
 )
@@ -50,8 +50,8 @@ class Columns:
         metadata: whether there are also ``subSequenceNumber`` and ``explicitHashKey`` of a record
             inside an aggregate, null for a plain one, ``encryptionType``, which is ``KMS`` or
             ``NONE``, and ``recordId``, the ``id`` of a :class:`~kinesis_publishers.Record`.
-        marker: whether there is also ``batchMarker``: what the sink has marked the record with, and
-            for any other record its identity.
+        marker: whether there is also ``batchMarker``: the mark of the sink, and for any other
+            record its identity.
     """
 
     metadata: bool = False
@@ -143,7 +143,7 @@ def _ids(places: list[pa.Array]) -> pa.Array:
 
 
 def _markers(batch: RecordBatch, ids: pa.Array) -> pa.Array:
-    """Return what distinguishes each record from all others, but for those written twice."""
+    """Return the identity of each record, which records that were written twice have in common."""
     import pyarrow.compute as pc
 
     return ids if batch.markers is None else pc.coalesce(pa.array(batch.markers, pa.string()), ids)

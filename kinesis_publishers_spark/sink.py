@@ -1,4 +1,4 @@
-"""The sink: what tasks do with the rows of a DataFrame, and the two writers that Spark knows."""
+"""The sink: how tasks write the rows of a DataFrame, and the two writers for Spark."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ try:
 except ImportError:  # Spark 4.0 gives Arrow to a writer for streams that is also one for batches.
 
     class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef,misc]
-        """Stands in for what this version of Spark does not have."""
+        """Replaces what this version of Spark lacks."""
 
 
 _TYPES = {
@@ -49,14 +49,14 @@ _TYPES = {
     "streamName": ("string",),
 }
 _EXPECTED = "data (binary or string), partitionKey, explicitHashKey and streamName (string)"
-# What Spark calls the query and its micro-batch in the properties of a task.
+# Spark's names for the query and its micro-batch in the properties of a task.
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGEST_BYTES = 12
 
 
 @frozen
 class SinkColumns:
-    """Where the columns of the sink are in the rows of a DataFrame; ``None`` if one is missing."""
+    """The indices of the sink's columns in the rows of a DataFrame; ``None`` for a missing one."""
 
     data: int
     partition_key: int | None = None
@@ -65,10 +65,10 @@ class SinkColumns:
 
     @classmethod
     def of(cls, schema: StructType) -> SinkColumns:
-        """Find the columns, whose names may be in any case.
+        """Find the columns; the case of their names does not matter.
 
         Raises:
-            ConfigError: there is no data, a column has another type, or the sink has no use for it.
+            ConfigError: data is missing, or a column is unknown or has the wrong type.
         """
         known = {name.lower(): name for name in _TYPES}
         places: dict[str, int] = {}
@@ -76,11 +76,11 @@ class SinkColumns:
             name, kind = known.get(column.name.lower()), column.dataType.typeName()
             if name is None:
                 raise ConfigError(
-                    f"the column {column.name} has no place in a record: select(...) the columns "
-                    f"{_EXPECTED}, and pack others into data, as with to_json(struct(...))"
+                    f"the column {column.name} is not one that the sink writes: select(...) the "
+                    f"columns {_EXPECTED}, and pack others into data, as with to_json(struct(...))"
                 )
             if name in places:
-                raise ConfigError(f"the column {name} is there twice: select(...) one of them")
+                raise ConfigError(f"the column {name} occurs twice: select(...) one of them")
             if kind not in _TYPES[name]:
                 raise ConfigError(
                     f"the column {name} is of type {column.dataType.simpleString()}, and must be "
@@ -89,13 +89,15 @@ class SinkColumns:
                 )
             places[name] = place
         if "data" not in places:
-            raise ConfigError(f"there is no column data: the sink writes the columns {_EXPECTED}")
+            raise ConfigError(
+                f"the column data is missing: the sink writes the columns {_EXPECTED}"
+            )
         return cls(*map(places.get, _TYPES))  # type: ignore[arg-type]
 
 
 @frozen(repr=False)
 class Sink:
-    """What becomes of rows; it travels to the tasks.
+    """How rows are written; this travels to the tasks.
 
     Attributes:
         properties: the whole configuration.
@@ -109,8 +111,8 @@ class Sink:
         """Return the sink for rows of ``schema``.
 
         Raises:
-            ConfigError: the columns cannot be records, no stream is named, or several are and no
-                column chooses.
+            ConfigError: the columns cannot be records, no stream is named, or no column chooses
+                among several.
         """
         columns, streams = SinkColumns.of(schema), selected_streams(properties)
         if columns.stream_name is None and len(streams) != 1:
@@ -131,7 +133,7 @@ class Sink:
 
         Args:
             batches: the rows.
-            batch: what their markers begin with, if they have any.
+            batch: the prefix of their markers, if they have any.
 
         Raises:
             InvalidRecordError: a row cannot be a record.
@@ -146,7 +148,7 @@ class Sink:
 
 @frozen
 class RowsWritten(WriterCommitMessage):
-    """What a task has written; nothing is left to do for the driver."""
+    """The result of a task; the driver has nothing left to do."""
 
     rows: int
 
@@ -191,7 +193,7 @@ class KinesisStreamWriter(DataSourceStreamArrowWriter):
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise RuntimeError("the sink writes in tasks of Spark only")
+        raise RuntimeError("the sink writes only in tasks of Spark")
     return context
 
 
@@ -199,8 +201,8 @@ def _context() -> TaskContext:
 class Markers:
     """Makes the markers of a task's records, which are the same when the task is repeated.
 
-    They follow from the records' contents: the rows of a task may come in another order. Of equal
-    records each has its number.
+    They depend on the records' contents, because the rows of a task may come in another order.
+    Equal records are numbered.
     """
 
     _batch: str
@@ -225,7 +227,7 @@ class Markers:
 
 
 class _KeptProducer:
-    """A producer that survives a task; with nothing in it, unless that task has failed."""
+    """A producer that survives a task; it is empty, unless that task failed."""
 
     def __init__(self, properties: Properties) -> None:
         self.put_many = (producer := BlockingProducer.from_properties(properties)).put_many
@@ -234,7 +236,7 @@ class _KeptProducer:
         prepare_worker(again=True)
 
     def close(self) -> None:
-        # Spark repeats the task, and nobody waits for the rest of the one that has failed.
+        # Spark repeats the task, and nothing needs the rest of the failed one.
         with suppress(KinesisPublishersError):
             self._producer.close(timeout_seconds=0)
 
@@ -260,12 +262,12 @@ class _Task:
         for stream, own in self._by_stream(rows):
             producer = self._producers.get(stream) or self._open(stream, own)
             self._under_way.append(producer.put_many(self._items(stream, own)))
-        # An error is not put off until the last row.
+        # An error must not be delayed until the last row.
         while self._under_way and self._under_way[0].done():
             self._under_way.popleft().result()
 
     def finish(self) -> int:
-        """Wait for everything, and return how many rows that were."""
+        """Wait for all acknowledgements, and return the number of rows."""
         for producer in self._producers.values():
             producer.flush()
         for future in self._under_way:
@@ -273,7 +275,7 @@ class _Task:
         return self._rows
 
     def _by_stream(self, rows: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-        """Yield the rows of each stream, which keep their order."""
+        """Yield the rows of each stream, in their order."""
         if self._sink.columns.stream_name is None or not rows.num_rows:
             yield None, rows
             return
@@ -288,7 +290,7 @@ class _Task:
     def _open(self, stream: str | None, rows: pa.RecordBatch) -> _KeptProducer:
         properties = self._sink.properties
         if self._markers is not None and not properties.is_given(ProducerConfig.aggregates):
-            # Each marked record is in an aggregate in any case.
+            # Every marked record is in an aggregate.
             properties = properties.with_values({ProducerConfig.aggregates: True})
         streams = selected_streams(properties)
         if stream is not None or len(streams) != 1:

@@ -38,11 +38,11 @@ try:
 except ImportError:  # Spark before 4.2 has neither admission control nor AvailableNow for Python
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in for what this version of Spark does not have."""
+        """Replaces what this version of Spark lacks."""
 
 
 _LOGGER = logging.getLogger("kinesis_publishers_spark.batches")
-# Spark asks for the lag a hundred times a second while nothing is new.
+# Spark asks for the lag a hundred times a second while there are no new records.
 _REPORT_SECONDS = 1.0
 # Start and end of a micro-batch, and the end of the next.
 _OFFSETS_KEPT = 3
@@ -115,7 +115,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @at_boundary
     def initialOffset(self) -> OffsetJson:
-        """Return where a new query begins."""
+        """Return the start of a new query."""
         return self._text_of(self._batches.initial_offset())
 
     # Spark before 4.2 passes neither argument; it finds the defaults by inspecting the signature.
@@ -157,7 +157,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the configured limit; Spark can express only one, both apply."""
+        """Return the configured limit. Spark can express only one, but both apply."""
         limit = self._limit
         if limit.records is None and limit.payload_bytes is not None:
             return ReadMaxBytes(limit.payload_bytes)
@@ -167,7 +167,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the lag, which Spark shows in the query's progress as ``latestOffset``.
 
-        It may be a second old while nothing is new.
+        It may be a second old while there are no new records.
         """
         now = time.monotonic()
         if self._report is None or now >= self._next_report:
@@ -203,12 +203,15 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @at_boundary
     def commit(self, end: OffsetJson) -> None:
-        """Learn that Spark is done with the micro-batch that ends at ``end``."""
+        """Release the micro-batch that ends at ``end``, which Spark has committed."""
         self._batches.commit(self._parse(end))
         self._log("committed")
 
     def stop(self) -> None:
-        """Stop reading. Spark calls it after an error; it kills the process of a stopped query."""
+        """Stop reading.
+
+        Spark calls this after an error; it kills the process of a stopped query.
+        """
         if self._micro_batches is not None:
             self._micro_batches.close()
 
@@ -235,14 +238,14 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _batch_limit(configured: BatchLimit, asked: ReadLimit | None) -> BatchLimit | None:
-    """Return the most that a micro-batch may have; ``None`` for all records that exist.
+    """Return the limit of a micro-batch; ``None`` for all records that exist.
 
     Args:
         configured: applies in addition to ``asked``, except under Trigger.Once.
-        asked: what Spark passes, ``None`` before 4.2.
+        asked: the limit that Spark passes, ``None`` before 4.2.
 
     Raises:
-        ConfigError: Spark asks for a limit of a kind that has no meaning here.
+        ConfigError: Spark asks for an unknown kind of limit.
     """
     if asked is None:
         return configured
@@ -255,7 +258,7 @@ def _batch_limit(configured: BatchLimit, asked: ReadLimit | None) -> BatchLimit 
     if isinstance(asked, ReadMaxBytes):
         return configured.tightened(BatchLimit(payload_bytes=asked.max_bytes))
     raise ConfigError(
-        f"Spark asks for a micro-batch with the limit {asked!r}, but this source knows only "
-        "ReadAllAvailable, ReadMaxRows and ReadMaxBytes: limit it by maxRecordsPerTrigger or "
+        f"Spark asks for a micro-batch with the limit {asked!r}, but this source supports only "
+        "ReadAllAvailable, ReadMaxRows and ReadMaxBytes: use maxRecordsPerTrigger or "
         "maxBytesPerTrigger."
     )

@@ -1,4 +1,4 @@
-"""Polls of shards at their tips, which fall together with Spark's questions."""
+"""Aligns polls of shards at their tips with Spark's questions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from kinesis_publishers import Clock, ShardKey, ShardStatus
 
-# How long a shard at its tip waits for Spark's next question before it is polled nevertheless, and
-# how long that question waits for the answers: GetRecords takes some milliseconds.
+# How long a shard at its tip waits for Spark's next question before it is polled anyway, and how
+# long the question waits for answers: GetRecords takes a few milliseconds.
 _HOLD_SECONDS = 0.3
 _ANSWER_SECONDS = 0.03
 
@@ -16,8 +16,8 @@ _ANSWER_SECONDS = 0.03
 class TipPolls:
     """Holds polls until Spark asks.
 
-    Spark asks every 10 ms while it has nothing to do, and between two micro-batches. Without this a
-    record would wait twice, for the next poll and for the next question after it.
+    Spark asks every 10 ms while it has nothing to do, and between two micro-batches. Without this,
+    a record would wait twice: for the next poll, and for the next question after it.
 
     One event loop only.
 
@@ -29,7 +29,7 @@ class TipPolls:
         self._clock = clock
         self._at_tip: set[ShardKey] = set()
         self.held: set[ShardKey] = set()
-        # Those that have to answer the question.
+        # The shards that have yet to answer.
         self._unanswered: set[ShardKey] = set()
         self._question, self._answered = asyncio.Event(), asyncio.Event()
 
@@ -46,7 +46,7 @@ class TipPolls:
             self.held.discard(shard)
 
     async def ask(self) -> None:
-        """Let the polls go that wait, and wait for their answers, but not for long."""
+        """Release the held polls, and wait briefly for their answers."""
         self._unanswered = set(self.held)
         self._answered.clear()
         self._question.set()
@@ -57,7 +57,7 @@ class TipPolls:
                     await self._answered.wait()
 
     def observe(self, status: ShardStatus) -> None:
-        """Learn of an answer."""
+        """Count an answer."""
         key, is_at_tip = status.shard.key, status.millis_behind_latest == 0
         if status.is_polled and is_at_tip and not status.progress.is_ended:
             self._at_tip.add(key)

@@ -1,4 +1,4 @@
-"""Which planner plans the next micro-batch."""
+"""Chooses the planner of the next micro-batch."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from kinesis_publishers import Properties
     from kinesis_publishers_spark.lag import Lag
 
-# By what waits, in shares of the pending pool: a micro-batch that has the first is more than the
-# driver should carry, and after some in a row with less than the second it can again.
+# Shares of the pending pool. A micro-batch of the first share is too large for the driver; after
+# several in a row below the second, the driver reads again.
 _MUCH, _LITTLE = 1 / 2, 1 / 8
 _LITTLE_IN_A_ROW = 3
-# A small micro-batch of older records is the beginning of more: the first looks at a backlog find
-# little of it, and how much a range has is an estimate.
+# A small micro-batch of older records announces more: the first looks at a backlog find little of
+# it, and the size of a range is an estimate.
 _RECENT_MILLIS = 5_000
 
 
 class UsualPlanner:
     """The planner of the next micro-batch, unless that must have all records that exist now.
 
-    ``auto`` is prefetch, which has the lower latency, until a micro-batch half fills the pool: then
-    more waits than the driver should carry. The executors read what follows, until several
-    micro-batches in a row are small.
+    ``auto`` uses prefetch, which has the lower latency, until a micro-batch half fills the pool:
+    that backlog is too large for the driver. Then the executors read, until several micro-batches
+    in a row are small.
     """
 
     def __init__(self, properties: Properties) -> None:
@@ -36,7 +36,7 @@ class UsualPlanner:
         spark = SparkConfig.from_properties(properties)
         is_auto = spark.planner is Planner.AUTO
         limits = (spark.max_records_per_trigger, spark.max_bytes_per_trigger)
-        # A limit must be counted, which under ranges costs the driver the bytes once more.
+        # Under ranges, the driver reads the bytes once more to count a limit.
         self._takes_turns = (
             is_auto and limits == (None, None) and publisher_factory_class(properties).reads_ranges
         )
@@ -46,12 +46,12 @@ class UsualPlanner:
     def observe(
         self, lag: Callable[[], Lag | None], *, records: int | None, payload_bytes: int
     ) -> None:
-        """Learn how large the next micro-batch is.
+        """Adapt to the size of the next micro-batch.
 
         Args:
             lag: returns how far the query is behind, this micro-batch included.
-            records: how many it has, ``None`` if they are not counted.
-            payload_bytes: how many bytes these have; 0 as well if there is nothing new.
+            records: their number, ``None`` if they are not counted.
+            payload_bytes: their size; 0 also without new records.
         """
         if not self._takes_turns:
             return

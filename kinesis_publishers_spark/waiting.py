@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class WaitingChunks:
-    """Keeps chunks, those of one shard in their order, and their shares of the pool.
+    """Keeps chunks with their shares of the pool; the chunks of a shard stay in order.
 
     Attributes:
         chunks: all of them.
@@ -42,7 +42,7 @@ class WaitingChunks:
         self.payload_bytes += chunk.payload_bytes
 
     def fill(self, limit: BatchLimit, until: datetime) -> bool:
-        """Say whether what arrived until ``until`` is as much as a micro-batch may have."""
+        """Return whether what arrived until ``until`` reaches the limit of a micro-batch."""
         # Not take(): this is called after each delivery, and with many shards take() costs more
         # than the delivery.
         records, payload_bytes = self.records, self.payload_bytes
@@ -53,16 +53,16 @@ class WaitingChunks:
         return limit.is_reached(records, payload_bytes)
 
     def block(self, pool: PendingPool) -> bool:
-        """Say whether the pool is full and nothing but these chunks can make room."""
-        # A request that is under way holds room, too.
+        """Return whether the pool is full and only these chunks can free room."""
+        # A request in flight holds room, too.
         return pool.waiter_count > 0 and pool.records <= self.records
 
     def are_early(self, until: datetime) -> bool:
-        """Say whether there are chunks, and all of them arrived after ``until``."""
+        """Return whether there are chunks, and all of them arrived after ``until``."""
         return bool(self.chunks) and all(one.begins > until for one in self.chunks)
 
     def hand_out(self, taken: Collection[Chunk], rest: list[Chunk]) -> None:
-        """Keep ``rest``, and give the room of what was taken back to the pool."""
+        """Keep ``rest``, and return the room of the taken chunks to the pool."""
         tails = {id(one.reservation): one for one in rest}
         for one in taken:
             self.records -= len(one)
@@ -80,22 +80,22 @@ def take(
 ) -> tuple[list[Chunk], list[Chunk]]:
     """Return the chunks of the next micro-batch, and the rest, both in the order of ``waiting``.
 
-    What arrived first goes out first. The limits are exact to the record. An aggregate counts as
-    the records inside and is never split. A first record that alone exceeds the limits is taken:
+    Earlier arrivals go out first. The limits are exact to the record. An aggregate counts as the
+    records inside and is never split. A first record that alone exceeds the limits is taken:
     otherwise it would block the shard forever. A shard waits until the records of its ancestors are
-    in earlier micro-batches, because the tasks of one micro-batch run at the same time; and what
-    arrived later in other shards waits with it.
+    in earlier micro-batches, because the tasks of one micro-batch run at the same time; and later
+    arrivals in other shards wait with it.
 
     Args:
         waiting: those of a shard in their order.
         limit: of the micro-batch.
-        until: what arrived later waits.
+        until: later arrivals wait.
     """
     lanes: dict[ShardKey, list[Chunk]] = {}
     for chunk in waiting:
         lanes.setdefault(chunk.shard, []).append(chunk)
-    # A child waits as a later record of its parent would. Its ancestors go first, and whole:
-    # arrival times are not monotonic across a reshard either.
+    # A child waits like a later record of its parent. Its ancestors go first, and whole: arrival
+    # times are not monotonic across a reshard either.
     ends = {key: lane[-1].until for key, lane in lanes.items()}
     for head in [lane[0] for lane in lanes.values()]:
         if before := [ends[key] for key in head.ancestors & ends.keys()]:
@@ -155,8 +155,8 @@ def oldest(chunks: Iterable[Chunk]) -> dict[ShardKey, datetime]:
     return {key: chunk.arrived for key, chunk in firsts.items()}
 
 
-# Not a method: a micro-batch that is not committed may outlive its session, and what that has read
-# since is fetched again.
+# Not a method: an uncommitted micro-batch may outlive its session, whose later records are fetched
+# again.
 def partitions_of(
     chunks: list[Chunk], parallelism: int, most_rows: int, columns: Columns
 ) -> list[PrefetchedPartition]:

@@ -1,7 +1,7 @@
-"""What survives from task to task in one Python worker process: range readers, and producers.
+"""Keeps range readers and producers from task to task in one Python worker process.
 
-Spark reuses its worker processes. Clients with their connections, and what earlier ranges have
-left, serve the next task that has the same properties.
+Spark reuses its worker processes. Clients with their connections, and the remains of earlier
+ranges, serve the next task with the same properties.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from kinesis_publishers.event_loop import OpenInThread
 from kinesis_publishers.readers import KinesisRangeReader
 
 _T = TypeVar("_T", bound="Closable")
-# A task uses one for its query and publisher; a worker serves all queries of its application.
+# A task needs one reader for its query and publisher; a worker serves all queries of its
+# application.
 _MOST_KEPT = 4
 
 
 class Closable(Protocol):
-    """What can be kept."""
+    """A reader or producer that can be kept."""
 
     def close(self) -> None:
-        """Free what it holds; it is not in use."""
+        """Free its resources; it is not in use."""
 
 
 class WorkerReader:
@@ -70,7 +71,7 @@ class WorkerReader:
             while taken := queue.take():
                 yield taken
                 self._loop.call(release_all, tuple(taken))
-                # What has left the pool is not held while the next records are waited for.
+                # Do not hold what has left the pool while waiting for the next records.
                 taken.clear()
             result.result()
         finally:
@@ -85,7 +86,7 @@ class WorkerReader:
 
 
 class _Reading:
-    """One reading; its coroutines run one after the other, in the order of their start."""
+    """One reading; its coroutines run one after another, in the order of their start."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -95,7 +96,7 @@ class _Reading:
         await work
 
     async def stop(self, queue: DeliveryQueue, taken: Iterable[Delivery]) -> None:
-        """Cancel the reading unless it is over, and release what is held for it."""
+        """Cancel the reading unless it is over, and release its deliveries."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -115,11 +116,11 @@ class _Entry(Generic[_T]):
 
 @define(eq=False)
 class WorkerCache(Generic[_T]):
-    """Lends what is made of properties, and keeps the most recently used; thread-safe.
+    """Lends one object for each configuration, and keeps the most recently used; thread-safe.
 
     Args:
         make: makes one.
-        most: how many are kept; more exist only while they are in use.
+        most: how many are kept; more exist only in use.
     """
 
     _make: Callable[[Properties], _T]
@@ -211,7 +212,7 @@ lend_reader = READERS.lend
 os.register_at_fork(after_in_child=READERS.abandon)
 
 
-# Below either, another Arrow batch costs Spark more than its rows.
+# Below either, one more Arrow batch costs Spark more than its rows.
 _MIN_BATCH_RECORDS = 10_000
 _MIN_BATCH_BYTES = 1024 * 1024
 
@@ -234,7 +235,7 @@ class DeliveryQueue(DeliverySink):
             self._changed.notify()
 
     def end(self, *, has_failed: bool) -> None:
-        """Say that nothing more comes; what is left of a reading that failed is not handed out."""
+        """End the deliveries; the rest of a failed reading is not handed out."""
         with self._changed:
             self._is_over, self._has_failed = True, has_failed
             self._changed.notify()
@@ -270,6 +271,6 @@ class DeliveryQueue(DeliverySink):
 
 
 def release_all(deliveries: Iterable[Delivery]) -> None:
-    """Give the shares of the pool back; in the loop's thread only."""
+    """Return the shares of the pool; in the loop's thread only."""
     for delivery in deliveries:
         delivery.release()

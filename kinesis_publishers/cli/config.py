@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class _ValueRow:
-    """What one key is in a configuration; ``source`` is ``given`` or ``default``."""
+    """The value of one key of a configuration; ``source`` is ``given`` or ``default``."""
 
     key: str
     value: str | None
@@ -61,7 +61,7 @@ class _ValueRow:
 
 @frozen
 class _Findings:
-    """What a check finds; the fields of the JSON object."""
+    """The findings of a check: the fields of the JSON object."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[IneffectiveKey, ...] = ()
@@ -76,7 +76,7 @@ def config() -> None:
 
 @config.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--partial", is_flag=True, help="Streams may be missing: --stream says them.")
+@click.option("--partial", is_flag=True, help="Streams may be missing; --stream gives them.")
 @click.option(
     "--permissions",
     type=click.Choice(["read", "write", "both"]),
@@ -136,7 +136,7 @@ def _check(content: bytes, *, name: str, partial: bool, permissions: str | None)
     except ConfigErrors as error:
         return _Findings(errors=tuple(map(str, error.problems)))
     errors = []
-    # What is loaded is checked here as well: it would fail where reading begins.
+    # Load the named classes here, too: otherwise they would fail when reading starts.
     for load in (
         publisher_factory_class,
         FanOutConfig.from_properties,
@@ -160,7 +160,7 @@ def _check(content: bytes, *, name: str, partial: bool, permissions: str | None)
 
 
 async def _prove(properties: Properties, wanted: str) -> tuple[Permission, ...]:
-    """Try what the configured reader, or a producer, calls on each stream."""
+    """Try the calls of the configured reader, or of a producer, on each stream."""
     from kinesis_publishers.aws.permissions import PermissionProof
 
     publisher = built_in_publisher(properties)
@@ -208,7 +208,7 @@ def _value_table(rows: Sequence[_ValueRow]) -> Table:
 def _permission_table(permissions: Sequence[Permission]) -> Table:
     table = new_table("Permission", "Resource", "Verdict", "Reason", overflow="fold")
     for one in permissions:
-        # The reason of a refusal is an error.
+        # The errors have the reason of a refusal.
         reason = "" if one.verdict == "denied" else one.reason
         add_row(table, one.action, one.resource, one.verdict, reason)
     return table
@@ -242,7 +242,7 @@ def _option_fields(option: Option[Any]) -> dict[str, object]:
 
 
 def _value_rows(properties: Properties) -> list[_ValueRow]:
-    """Return what every option is, and what the given members of families are."""
+    """Return the value of every option, and of the given members of families."""
     given = properties.to_dict()
     known = {option.full_key for option in all_options()}
     members = [option for key in given if key not in known and (option := find_option(key))]
@@ -254,7 +254,7 @@ def _value_rows(properties: Properties) -> list[_ValueRow]:
 
 def _value_row(properties: Properties, option: Option[Any], written: Scalar | None) -> _ValueRow:
     is_given, parsed = properties.is_given(option), properties.get(option)
-    # What is parsed to more than one value reads best as it was written.
+    # A list of values reads best as it was written.
     value = str(written) if is_given and isinstance(parsed, tuple) else value_text(parsed)
     if is_given and option.secret:
         value = MASK

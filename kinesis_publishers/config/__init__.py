@@ -1,9 +1,8 @@
 """The configuration: properties in, typed frozen values out.
 
 ``Properties`` parses and checks everything at once; each typed config, whose fields declare the
-options, is read from it with ``from_properties``. The order from the bottom up: parsers, the
-declaration of an option, the sections, the catalogue of all options, the rules between them, and
-``Properties`` on top.
+options, is read from it with ``from_properties``. From the bottom up: parsers, the declaration of
+an option, the sections, the catalogue of all options, the rules between them, and ``Properties``.
 """
 
 from __future__ import annotations

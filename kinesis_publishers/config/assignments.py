@@ -1,7 +1,7 @@
-"""From the keys that a user wrote to options.
+"""Resolves the keys that a user wrote to options.
 
-The keys ``kinesis.custom.*`` are options of a class outside of this package: they are carried
-unread until that class declares them, and are then as strict as all others.
+The keys ``kinesis.custom.*`` are options of a class outside this package. They stay unread until
+that class declares them, and are then checked like all others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kinesis_publishers.errors import (
     UnknownOptionError,
 )
 
-# Credentials may come from a role whose credentials come from a role, and so on.
+# The credentials that assume a role may come from another role, and so on.
 _DEEPEST_PROVIDER: Final = 4
 
 
@@ -57,7 +57,7 @@ class Assignment:
 
 @define
 class Assignments:
-    """What a source of properties says, with what is wrong with its keys."""
+    """The values from one source of properties, with the problems of its keys."""
 
     found: list[Assignment] = Factory(list)
     problems: list[ConfigError] = Factory(list)
@@ -67,23 +67,23 @@ class Assignments:
         self.found.append(Assignment(option=option, written_key=written_key, value=value))
 
     def replace(self, keys: Collection[str], more: Assignments) -> None:
-        """Put ``more`` in the place of what has been found for the options of ``keys``."""
+        """Replace the values of the options with these ``keys`` by ``more``."""
         self.found = [one for one in self.found if one.option.key not in keys] + more.found
         self.problems += more.problems
 
     def add_moved(self, key: str, advice: str) -> None:
-        """Record that ``key`` is an option of another connector, with what to do instead."""
+        """Report that ``key`` is an option of another connector, with the alternative."""
         self.problems.append(UnknownOptionError(f"{key}: not an option of this source; {advice}"))
 
     def add_unknown(
         self, key: object, *, more: tuple[str, ...] = (), instead: Collection[str] = ()
     ) -> None:
-        """Record that nothing is known as ``key``; its value may be a secret and is not shown.
+        """Report that ``key`` is unknown, without its value, which may be a secret.
 
-        What was meant is a key, or one of ``more``; or, where there are some, one of ``instead``.
+        The suggestion is a known key or one of ``more``; or one of ``instead``, if given.
         """
         if not isinstance(key, str):
-            self.problems.append(InvalidOptionError(f"{key!r}: a key must be a text"))
+            self.problems.append(InvalidOptionError(f"{key!r}: a key must be a string"))
             return
         if instead:
             near = difflib.get_close_matches(key.lower(), instead, n=1)
@@ -91,7 +91,7 @@ class Assignments:
             nearest = name_with_ending(key, names, separator="_") or next(iter(near), None)
         else:
             nearest = nearest_key(key, more=more)
-        hint = f"did you mean {nearest}?" if nearest else "nothing similar is known"
+        hint = f"did you mean {nearest}?" if nearest else "no known option is similar"
         self.problems.append(UnknownOptionError(f"{key}: unknown option; {hint}"))
 
 
@@ -110,9 +110,9 @@ def assign_properties(pairs: Iterable[tuple[Any, Scalar]]) -> Assignments:
 def assign_custom(
     written: Mapping[str, tuple[str, Scalar]], options: Sequence[Option[Any]], lookup: Lookup
 ) -> Assignments:
-    """Resolve the custom keys that were written, by the declarations of the class that reads them.
+    """Resolve the written custom keys with the declarations of the class that reads them.
 
-    ``written`` has the key as it was written and the value, by the key without its namespace.
+    ``written`` maps the key without its namespace to the key as written and its value.
 
     Raises:
         PluginLoadError: a declaration is not one of a custom key.
@@ -134,13 +134,13 @@ def assign_custom(
 
 
 def unread_custom_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    """Yield the custom keys that nothing can read: the publisher is one of this package's."""
+    """Yield the custom keys that nothing reads, because the publisher is a built-in one."""
     publisher = built_in_publisher(lookup)
     if publisher is None or has_other_reader(lookup):
         return
     for key in lookup.members(CUSTOM):
         yield InvalidOptionError(
-            f"{lookup.written_key(CUSTOM.of(key))} is an option of a class of your own, and "
+            f"{lookup.written_key(CUSTOM.of(key))} is an option of a class of your own, but "
             f"{SourceConfig.record_publisher.full_key} is {publisher.name}, which does not read "
             f"it: name your publisher (or {ProducerConfig.partitioner.full_key}, or "
             f"{WatermarkConfig.assigner.full_key}), or remove the key"
@@ -148,7 +148,7 @@ def unread_custom_problems(lookup: Lookup) -> Iterator[ConfigError]:
 
 
 def has_other_reader(lookup: Lookup) -> bool:
-    """Say whether a class for credentials, or another one, is given every key as written."""
+    """Return whether a class of the user's other than a publisher receives every key as written."""
     if lookup.get(ProducerConfig.partitioner) != RANDOM or lookup.is_given(
         WatermarkConfig.assigner
     ):
@@ -161,7 +161,7 @@ def has_other_reader(lookup: Lookup) -> bool:
 def _check_declarations(options: Sequence[Option[Any]]) -> None:
     for option in options:
         if not option.key.startswith(CUSTOM_PREFIX) or option.namespace is not Namespace.OURS:
-            # Perhaps only the namespace is missing, or is a part of the key.
+            # The namespace may be missing, or be part of the key.
             (namespace,) = Namespace.OURS.value
             name = option.key.removeprefix(namespace).removeprefix(CUSTOM_PREFIX)
             raise PluginLoadError(
@@ -171,7 +171,7 @@ def _check_declarations(options: Sequence[Option[Any]]) -> None:
 
 
 def _unknown(written_key: str, key: str, known: Mapping[str, Option[Any]]) -> UnknownOptionError:
-    # Most of a key is what they all begin with: one ending is like another only if they are close.
+    # All keys have a long beginning in common: endings are similar only at a high cutoff.
     near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.85)
     listed = ", ".join(option.full_key for option in known.values()) or "none"
     hint = f"did you mean {known[near[0]].full_key}?" if near else f"the publisher knows {listed}"

@@ -1,4 +1,4 @@
-"""Finds the declaration of a key as the user wrote it, or the key that was probably meant."""
+"""Finds the declaration of a key as the user wrote it, or suggests a similar key."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class OptionSet:
     rules: tuple[Callable[[Lookup], Iterator[ConfigError]], ...] = ()
 
 
-# Named and not imported: these packages are built on this one. Each has an OPTION_SET.
+# Strings, not imports: these packages are built on this one. Each module has an OPTION_SET.
 _EXTENSIONS: Final = ("kinesis_publishers_spark.options",)
 
-# In the order of the reference, in which the extensions stand between the two.
+# In the order of the reference, in which extensions come between the two groups.
 _READING: Final[tuple[type[Section], ...]] = (
     StreamsConfig,
     SourceConfig,
@@ -89,7 +89,7 @@ CUSTOM_PREFIX: Final = "custom."
 
 @frozen
 class _AsWritten:
-    """Takes everything: the class that declares the key says what is accepted."""
+    """Accepts everything: the class that declares the key checks it."""
 
     accepts: str = "what the class that reads the key accepts"
 
@@ -103,15 +103,15 @@ CUSTOM: Final[OptionFamily[Scalar | None]] = OptionFamily(
         parser=_AsWritten(),
         namespace=Namespace.OURS,
         section="Custom classes",
-        doc="An option of a class of your own, such as a record publisher, which declares and "
-        "checks it.",
-        # Only the class that reads it knows whether it is.
+        doc="An option of a class of your own, such as a record publisher. That class declares "
+        "and checks it.",
+        # Only the class that reads it knows whether it is a secret.
         secret=True,
     ),
     placeholder="<key>",
     name_pattern=r"[a-zA-Z0-9_.-]{1,128}",
 )
-"""Keys of classes that are not part of this package, which carries them and knows none of them."""
+"""Keys of classes outside this package, which passes them on unread."""
 
 _FAMILIES: Final = (
     *(
@@ -139,7 +139,7 @@ OWN_OPTIONS: Final = _options_in(*_READING, *_OTHERS)
 
 @cache
 def option_sets() -> tuple[OptionSet, ...]:
-    """Return what the extensions declare that are installed."""
+    """Return the declarations of the installed extensions."""
     found = (name for name in _EXTENSIONS if find_spec(name.partition(".")[0]))
     return tuple(import_module(name).OPTION_SET for name in found)
 
@@ -175,7 +175,7 @@ def _options_by_key() -> Mapping[str, Option[Any]]:
 
 
 def find_bare_option(key: str) -> Option[Any] | None:
-    """Return the option whose key without a prefix is ``key``, in any case."""
+    """Return the option with this ``key`` without a prefix; upper and lower case are the same."""
     option = _options_by_key().get(key.lower())
     if option is not None:
         return option
@@ -195,7 +195,7 @@ def find_option(key: str) -> Option[Any] | None:
 
 
 def nearest_key(key: str, *, more: tuple[str, ...] = ()) -> str | None:
-    """Return the known key, or that of ``more``, that is most like ``key``; None if nothing is."""
+    """Return the known key, or the one of ``more``, that is most similar to ``key``, if any."""
     bare = find_bare_option(_without_prefix(key))
     if bare is not None:
         return bare.full_key
@@ -203,7 +203,7 @@ def nearest_key(key: str, *, more: tuple[str, ...] = ()) -> str | None:
     if found := name_with_ending(_without_prefix(key), candidates):
         return found
     matches = difflib.get_close_matches(key.lower(), candidates, n=3, cutoff=0.6)
-    # The prefix alone, which most keys have, makes none of them near.
+    # The prefix does not count: most keys have it.
     near = (one for one in matches if _likeness(key, one) >= 0.5)
     return next((candidates[one] for one in near), None)
 
@@ -211,12 +211,12 @@ def nearest_key(key: str, *, more: tuple[str, ...] = ()) -> str | None:
 def name_with_ending(
     key: str, candidates: Mapping[str, str], *, separator: str = "."
 ) -> str | None:
-    """Return the names that end nearly as ``key``: the last part is what people remember.
+    """Return the names with a similar end to ``key``: people remember the last part.
 
     Args:
-        key: what was written.
-        candidates: the names, by what ``key`` may be in full.
-        separator: what is between the parts of a name.
+        key: the key as written.
+        candidates: the names, by full key.
+        separator: the character between the parts of a name.
     """
     by_ending: dict[str, list[str]] = {}
     for name in dict.fromkeys(candidates.values()):
@@ -253,19 +253,19 @@ def _without_prefix(key: str) -> str:
 
 
 def _known_keys(key: str) -> dict[str, str]:
-    """Return what ``key`` is compared with, in lower case, and the key that is then suggested."""
+    """Return the lower-case keys to compare ``key`` with, and the suggestion for each."""
     is_flink = key.lower().startswith("flink.")
     is_custom = _without_prefix(key).lower().startswith(CUSTOM_PREFIX)
     candidates: dict[str, str] = {}
     for option in all_declarations():
         shared = option.namespace is Namespace.SHARED
         suggested = f"flink.{option.key}" if is_flink and shared else option.full_key
-        # The name of a stream in the key must not make another option look nearer.
+        # The name of a stream in the key must not make another option look more similar.
         before, bracket, _ = suggested.partition("<")
         if bracket and option.key.startswith(CUSTOM_PREFIX) and not is_custom:
-            # With any name at all it would be the nearest one of every key.
+            # It accepts any name, so it would be the most similar option to every key.
             continue
-        # It counts as one only after a part that is nearly that of the option.
+        # The part before the name must be similar to that of the option.
         *written, name = key.split(".", before.count(".")) if bracket else ("",)
         if bracket and (not written or _likeness(written[-1], before.split(".")[-2]) < 0.9):
             continue

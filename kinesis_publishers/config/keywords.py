@@ -1,7 +1,9 @@
-"""From keyword arguments to options, which Python programs give in place of a properties dict.
+"""Resolves keyword arguments to options:
+
+Python programs may use them in place of a properties dict.
 
 The keyword of an option is its key without ``kinesis.`` or ``aws.``, with ``_`` for ``.`` and
-``-``. What most programs need has a short name, too.
+``-``. The most common options also have a short name.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ SHORT_NAMES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
         "consumer_name": RegistrationConfig.consumer_name,
     }
 )
-"""The options that have a short name, by that name."""
+"""The options with a short name, by that name."""
 
 
 def keyword_of(option: Option[Any]) -> str:
@@ -57,7 +59,7 @@ KEYWORDS: Final[Mapping[str, Option[Any]]] = MappingProxyType(
 
 
 def assign_keywords(keywords: Mapping[str, object]) -> Assignments:
-    """Resolve keyword arguments; ``None`` says the same as leaving one out."""
+    """Resolve keyword arguments; ``None`` is the same as leaving one out."""
     assignments = Assignments()
     for name, value in keywords.items():
         option = KEYWORDS.get(name)
@@ -88,7 +90,7 @@ def replaced_by(keywords: Mapping[str, object]) -> frozenset[str]:
     given = {name for name, value in keywords.items() if value is not None}
     options = [KEYWORDS[name] for name in given & KEYWORDS.keys()]
     if "start" in given:
-        # A position is one thing, which several options say.
+        # Several options together make one position.
         options += InitialPositionConfig.options()
     return frozenset(option.key for option in options)
 
@@ -103,14 +105,15 @@ def _parts_of(
     names = {one.value for one in InitialPosition}
     if parts == [(option, scalar)] and str(scalar).strip().upper() not in names:
         raise InvalidOptionError(
-            f"start: got {scalar!r}, expected LATEST, TRIM_HORIZON, or a time: an aware datetime, "
-            "as datetime.now(UTC) - timedelta(hours=1), or a text as '2026-11-26T10:00:00Z'"
+            f"start: got {scalar!r}, expected LATEST, TRIM_HORIZON, or a time: an aware datetime "
+            "such as datetime.now(UTC) - timedelta(hours=1), or a string such as "
+            "'2026-11-26T10:00:00Z'"
         )
     return parts
 
 
 def _scalar_of(name: str, option: Option[Any], value: object) -> Scalar:
-    """Return ``value`` as a properties dict may hold it; what is none of them is refused later."""
+    """Return ``value`` in a form for a properties dict; unsupported types are refused later."""
     if isinstance(value, Enum):
         value = value.value
     elif isinstance(value, type):
@@ -122,7 +125,7 @@ def _scalar_of(name: str, option: Option[Any], value: object) -> Scalar:
     elif isinstance(value, datetime):
         if value.tzinfo is None:
             raise InvalidOptionError(
-                f"{name}: {value!r} has no time zone: give it one, as datetime(..., tzinfo=UTC)"
+                f"{name}: {value!r} has no time zone: add one, as in datetime(..., tzinfo=UTC)"
             )
         value = value.isoformat()
     elif isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):

@@ -1,7 +1,7 @@
-"""The declaration of an option, and of the typed configs whose fields the declarations are.
+"""The declaration of options, and of the typed configs that have them as fields.
 
 A section is a class whose fields are options: on the class a field is its declaration, on an
-instance it is the value that was configured. Everything about an option is in that one place.
+instance it is the value that was configured. Each option is described in one place.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MASK: Final = "***"
 """What stands for a secret in every message and ``repr``."""
 
 _LONGEST_SHOWN: Final = 200
-# A URL may carry a password in front of its host, even one with characters that it must escape.
+# A URL may have a password before its host, even with characters that should be escaped.
 _URL_CREDENTIALS: Final = r"(?<=://)(?:[^/?#\s]*|[^\s'\"]*)@"
 
 
@@ -62,7 +62,7 @@ class Declared(Generic[V]):
     """Declares a field of a :class:`Section`, whose values are of type ``V``."""
 
     if TYPE_CHECKING:
-        # At run time the class has the declaration, and each instance has its value.
+        # At run time, the class has the declaration and an instance has the value.
         @overload
         def __get__(self, instance: Section, owner: type[Section], /) -> V: ...
         @overload
@@ -94,16 +94,16 @@ class Option(Declared[T]):
 
     Attributes:
         key: the key after its prefix (``aws.`` keys have none), as it is documented.
-        parser: turns what the user wrote into the value; also says what is accepted, and the unit.
+        parser: parses what the user wrote; also describes what is accepted, and the unit.
         doc: what the option does, as one line of the reference.
-        default: the value where the user wrote nothing; None fits an ``Option[X | None]`` only.
-        section: the part of the reference in which it stands, unless that of its class.
-        namespace: the prefixes under which it is accepted, unless those of its class.
+        default: the value if the user wrote nothing; None only for an ``Option[X | None]``.
+        section: its part of the reference, by default that of its class.
+        namespace: the accepted prefixes, by default those of its class.
         secret: whether its value is masked wherever it might be shown.
         required: whether a complete configuration needs it.
         spellings: other keys that mean the same.
-        guarded: a regex that finds values which run code, or use files, with the rights of this
-            process: as options of Spark they need the operator's permission.
+        guarded: a regex for values that run code, or use files, with the rights of this process. As
+            options of Spark, such values need the operator's permission.
     """
 
     key: str
@@ -207,7 +207,7 @@ class OptionFamily(Declared[Mapping[str, T]], Generic[T]):
 
 @frozen
 class Derived(Declared[V]):
-    """A field without a key of its own: ``make`` makes its value of other options."""
+    """A field without its own key: ``make`` derives its value from other options."""
 
     make: Callable[[Lookup], V]
 
@@ -217,7 +217,7 @@ class Derived(Declared[V]):
 
 @frozen(kw_only=True)
 class Entry:
-    """One option that was given; two that mean the same are equal, however they were written."""
+    """An option with its value; two with the same meaning are equal, however they were written."""
 
     value: Any = field(repr=False)
     raw: Scalar = field(eq=False, repr=False)
@@ -233,10 +233,10 @@ class Entry:
 
 @frozen
 class Lookup:
-    """What sections, and the rules between options, need to know of a configuration."""
+    """A configuration, as sections and the rules between options read it."""
 
     _entries: Mapping[str, Entry] = field(factory=dict)
-    # Keys whose value was refused: given, and yet without a value.
+    # Keys with a refused value: given, but without a value.
     _refused: frozenset[str] = frozenset()
 
     def get(self, option: Option[T]) -> T:
@@ -259,8 +259,8 @@ class Lookup:
         return option.full_key if entry is None else entry.written_key
 
     def given_keys(self, options: Iterable[Option[Any]]) -> tuple[str, ...]:
-        """Return the keys, as the user wrote them, of those ``options`` that are given."""
-        # Each once: the key of another connector may stand for two of these.
+        """Return the keys of those ``options`` that are given, as the user wrote them."""
+        # Each once: one key of another connector may set two of these.
         keys = (self.written_key(option) for option in options if self.is_given(option))
         return tuple(dict.fromkeys(keys))
 
@@ -270,7 +270,7 @@ class Lookup:
         return {name: self._entries[key].value for key, name in names if name is not None}
 
     def to_dict(self) -> dict[str, Scalar]:
-        """Return what ``Properties.parse`` makes an equal object of, secrets included."""
+        """Return a dict that ``Properties.parse`` turns into an equal object, secrets included."""
         return {entry.full_key: entry.raw for entry in self._entries.values()}
 
 
@@ -281,8 +281,8 @@ _NOTHING_GIVEN: Final = Lookup()
 class Section:
     """Base of the typed configs, which are frozen attrs classes.
 
-    A field is :class:`Declared` by what stands for it; a ``ClassVar`` is an option without a field.
-    What the constructor is not given has its default.
+    A field is :class:`Declared`; a ``ClassVar`` is an option without a field. A field that the
+    constructor does not receive has its default.
     """
 
     title: ClassVar[str]

@@ -22,7 +22,7 @@ class Options(TypedDict, total=False):
     stream: str | None
     """The streams to read: names or ARNs, separated by commas."""
     start: str | datetime | None
-    """Where to begin in a stream that was not read before."""
+    """Where to begin in a stream that has not been read before."""
     application: str | None
     """The name of the application, which owns the checkpoints."""
     publisher: str | type[object] | None
@@ -36,11 +36,11 @@ class Options(TypedDict, total=False):
     aggregation: Literal["auto", "kpl", "unfiltered", "off"] | None
     """How aggregates are delivered."""
     aggregation_on_invalid: Literal["plain", "fail", "dead-letter"] | None
-    """How a record that begins like an aggregate and is not a valid one is treated."""
+    """What happens to a record that begins like an aggregate but is not a valid one."""
     failondataloss: bool | None
     """Whether a trimmed position or a re-created stream is an error."""
     stream_initpos: Literal["LATEST", "TRIM_HORIZON", "AT_TIMESTAMP"] | None
-    """Where to begin in a stream that was not read before."""
+    """Where to begin in a stream that has not been read before."""
     stream_initpos_timestamp: str | None
     """The instant of AT_TIMESTAMP: a date in the format below, epoch seconds, or ISO-8601."""
     stream_initpos_timestamp_format: str | None
@@ -48,7 +48,7 @@ class Options(TypedDict, total=False):
     stream_initpos_shards: str | None
     """JSON with positions of single shards, or of streams by name or ARN."""
     region: str | None
-    """The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain."""
+    """The region."""
     endpoint: str | None
     """The URL of a Kinesis endpoint other than AWS's own."""
     cabundle: str | None
@@ -61,7 +61,7 @@ class Options(TypedDict, total=False):
         ]
         | None
     )
-    """Where credentials come from; BASIC if both basic keys are set, else AUTO."""
+    """Where credentials come from."""
     credentials_provider_basic_accesskeyid: str | None
     """The access key id of BASIC."""
     credentials_provider_basic_secretkey: str | None
@@ -90,47 +90,47 @@ class Options(TypedDict, total=False):
     credentials_provider_web_identity_token_file: str | None
     """The token file of WEB_IDENTITY_TOKEN."""
     credentials_provider_custom_class: str | None
-    """The class of CUSTOM: called with the properties, its load() returns the credentials."""
+    """The class of CUSTOM."""
     shard_getrecords_maxrecordcount: int | None
     """The Limit of a GetRecords call."""
     shard_getrecords_intervalmillis: Time | None
-    """The period of the polling loop of a shard at its tip, processing included."""
+    """The polling period of a shard at its tip, processing included."""
     shard_limits: Literal["aws", "off"] | None
-    """Whose limits on polling a shard are kept."""
+    """The limits on polling a shard."""
     shard_adaptivereads: bool | None
-    """Whether the Limit is adapted to the shard's 2 MiB/s by the average size of a record."""
+    """Whether the Limit adapts to the average size of a record."""
     shard_getrecords_encoding: Literal["auto", "cbor", "json"] | None
-    """How GetRecords, GetShardIterator and PutRecords are written."""
+    """The encoding of GetRecords, GetShardIterator and PutRecords."""
     shard_getrecords_maxretries: int | None
-    """How often GetRecords is repeated before it counts as failed."""
+    """How often GetRecords is retried before it counts as failed."""
     shard_getrecords_backoff_base: Time | None
-    """The bound of the first delay between GetRecords calls."""
+    """The upper bound of the first delay between GetRecords calls."""
     shard_getrecords_backoff_max: Time | None
     """The longest delay between GetRecords calls."""
     shard_getrecords_backoff_expconst: float | None
     """The growth of the delay between GetRecords calls with each attempt."""
     shard_getiterator_maxretries: int | None
-    """How often GetShardIterator is repeated before it counts as failed."""
+    """How often GetShardIterator is retried before it counts as failed."""
     shard_getiterator_backoff_base: Time | None
-    """The bound of the first delay between GetShardIterator calls."""
+    """The upper bound of the first delay between GetShardIterator calls."""
     shard_getiterator_backoff_max: Time | None
     """The longest delay between GetShardIterator calls."""
     shard_getiterator_backoff_expconst: float | None
     """The growth of the delay between GetShardIterator calls with each attempt."""
     shard_discovery_intervalmillis: Time | None
-    """The period in which ListShards looks for new shards."""
+    """How often ListShards looks for new shards."""
     stream_describe_maxretries: int | None
-    """How often DescribeStreamSummary is repeated before it counts as failed."""
+    """How often DescribeStreamSummary is retried before it counts as failed."""
     stream_describe_backoff_base: Time | None
-    """The bound of the first delay between DescribeStreamSummary calls."""
+    """The upper bound of the first delay between DescribeStreamSummary calls."""
     stream_describe_backoff_max: Time | None
     """The longest delay between DescribeStreamSummary calls."""
     stream_describe_backoff_expconst: float | None
     """The growth of the delay between DescribeStreamSummary calls with each attempt."""
     list_shards_maxretries: int | None
-    """How often ListShards is repeated before it counts as failed."""
+    """How often ListShards is retried before it counts as failed."""
     list_shards_backoff_base: Time | None
-    """The bound of the first delay between ListShards calls."""
+    """The upper bound of the first delay between ListShards calls."""
     list_shards_backoff_max: Time | None
     """The longest delay between ListShards calls."""
     list_shards_backoff_expconst: float | None
@@ -142,39 +142,39 @@ class Options(TypedDict, total=False):
     stream_efo_registration: Literal["LAZY", "EAGER", "NONE"] | None
     """Who registers the consumer."""
     stream_efo_deregister: Literal["created", "never"] | None
-    """Which consumers are removed at the end: those that this application created, or none."""
+    """Which consumers are removed when reading ends."""
     stream_registerstreamconsumer_timeout: Time | None
     """How long a new consumer may take to become ACTIVE."""
     stream_deregisterstreamconsumer_timeout: Time | None
-    """How long a removed consumer may take to be gone."""
+    """How long the removal of a consumer may take."""
     stream_describestreamconsumer_maxretries: int | None
-    """How often DescribeStreamConsumer is repeated before it counts as failed."""
+    """How often DescribeStreamConsumer is retried before it counts as failed."""
     stream_describestreamconsumer_backoff_base: Time | None
-    """The bound of the first delay between DescribeStreamConsumer calls."""
+    """The upper bound of the first delay between DescribeStreamConsumer calls."""
     stream_describestreamconsumer_backoff_max: Time | None
     """The longest delay between DescribeStreamConsumer calls."""
     stream_describestreamconsumer_backoff_expconst: float | None
     """The growth of the delay between DescribeStreamConsumer calls with each attempt."""
     stream_liststreamconsumers_maxretries: int | None
-    """How often ListStreamConsumers is repeated before it counts as failed."""
+    """How often ListStreamConsumers is retried before it counts as failed."""
     stream_liststreamconsumers_backoff_base: Time | None
-    """The bound of the first delay between ListStreamConsumers calls."""
+    """The upper bound of the first delay between ListStreamConsumers calls."""
     stream_liststreamconsumers_backoff_max: Time | None
     """The longest delay between ListStreamConsumers calls."""
     stream_liststreamconsumers_backoff_expconst: float | None
     """The growth of the delay between ListStreamConsumers calls with each attempt."""
     stream_registerstreamconsumer_maxretries: int | None
-    """How often RegisterStreamConsumer is repeated before it counts as failed."""
+    """How often RegisterStreamConsumer is retried before it counts as failed."""
     stream_registerstreamconsumer_backoff_base: Time | None
-    """The bound of the first delay between RegisterStreamConsumer calls."""
+    """The upper bound of the first delay between RegisterStreamConsumer calls."""
     stream_registerstreamconsumer_backoff_max: Time | None
     """The longest delay between RegisterStreamConsumer calls."""
     stream_registerstreamconsumer_backoff_expconst: float | None
     """The growth of the delay between RegisterStreamConsumer calls with each attempt."""
     stream_deregisterstreamconsumer_maxretries: int | None
-    """How often DeregisterStreamConsumer is repeated before it counts as failed."""
+    """How often DeregisterStreamConsumer is retried before it counts as failed."""
     stream_deregisterstreamconsumer_backoff_base: Time | None
-    """The bound of the first delay between DeregisterStreamConsumer calls."""
+    """The upper bound of the first delay between DeregisterStreamConsumer calls."""
     stream_deregisterstreamconsumer_backoff_max: Time | None
     """The longest delay between DeregisterStreamConsumer calls."""
     stream_deregisterstreamconsumer_backoff_expconst: float | None
@@ -182,13 +182,13 @@ class Options(TypedDict, total=False):
     stream_efo_http_version: Literal["auto", "2", "1.1"] | None
     """The protocol of subscriptions."""
     stream_efo_http2_client: Literal["httpx", "pyreqwest"] | None
-    """What carries subscriptions over HTTP/2."""
+    """The HTTP/2 client of subscriptions."""
     stream_efo_http_client_read_timeout: Time | None
     """The socket read timeout of a subscription."""
     shard_subscribetoshard_maxretries: int | None
-    """How often SubscribeToShard is repeated before it counts as failed."""
+    """How often SubscribeToShard is retried before it counts as failed."""
     shard_subscribetoshard_backoff_base: Time | None
-    """The bound of the first delay between SubscribeToShard calls."""
+    """The upper bound of the first delay between SubscribeToShard calls."""
     shard_subscribetoshard_backoff_max: Time | None
     """The longest delay between SubscribeToShard calls."""
     shard_subscribetoshard_backoff_expconst: float | None
@@ -196,13 +196,13 @@ class Options(TypedDict, total=False):
     shard_subscribetoshard_timeout: Time | None
     """How long SubscribeToShard may take to answer."""
     pending_waittimeoutmillis: Time | None
-    """How long a subscription may wait for space, or for the end of one delivery."""
+    """How long a subscription may wait for room in the pool, or for one delivery to end."""
     pending_maxrecords: int | None
     """How many records of all shards may wait in memory."""
     pending_maxbytes: int | str | None
     """How many bytes of all shards may wait in memory."""
     processing_slow_after: Time | None
-    """The time after which a callback, or the body of a loop."""
+    """How long a callback, or the body of a loop."""
     watermark_assigner: str | type[object] | None
     """Where the event time of a record comes from."""
     watermark_disordermillis: Time | None
@@ -212,7 +212,7 @@ class Options(TypedDict, total=False):
     watermark_sync_interval: Time | None
     """How often workers with leases publish the watermarks of their shards."""
     watermark_lookahead_millis: Time | None
-    """How far ahead of the others, in event time, a shard is read; with 0, no shard waits."""
+    """How far a shard may be ahead of the others in event time."""
     watermark_sync_queue_capacity: int | None
     """With watermark.lookahead.millis."""
     metrics_sinks: str | Sequence[str] | None
@@ -222,9 +222,9 @@ class Options(TypedDict, total=False):
     metrics_summary_intervalmillis: Time | None
     """How often the sink summary writes a line."""
     metrics_prometheus_port: int | None
-    """The port at which the sink prometheus serves /metrics, one for each process."""
+    """The port on which the sink prometheus serves /metrics."""
     metrics_prometheus_host: str | None
-    """The address on which it listens; 0.0.0.0 is every one, as a container needs."""
+    """The address on which the sink prometheus listens."""
     metrics_cloudwatch_namespace: str | None
     """The CloudWatch namespace of the metrics; the KCL uses the name of the application."""
     metrics_cloudwatch_intervalmillis: Time | None
@@ -240,9 +240,9 @@ class Options(TypedDict, total=False):
     checkpoint_maxrecords: int | None
     """How many processed records of all shards may wait for their checkpoint."""
     checkpoint_store_maxretries: int | None
-    """How often the store of checkpoints is repeated before it counts as failed."""
+    """How often the store of checkpoints is retried before it counts as failed."""
     checkpoint_store_backoff_base: Time | None
-    """The bound of the first delay between the store of checkpoints calls."""
+    """The upper bound of the first delay between the store of checkpoints calls."""
     checkpoint_store_backoff_max: Time | None
     """The longest delay between the store of checkpoints calls."""
     checkpoint_store_backoff_expconst: float | None
@@ -256,7 +256,7 @@ class Options(TypedDict, total=False):
     checkpoint_dynamodb_createtable: bool | None
     """Whether a missing table is created."""
     checkpoint_dynamodb_billingmode: Literal["PAY_PER_REQUEST", "PROVISIONED"] | None
-    """How a table that is created is paid for: on demand, or for a provisioned capacity."""
+    """The billing mode of a table that is created: on demand, or with provisioned capacity."""
     checkpoint_dynamodb_readcapacity: int | None
     """The read capacity units of a table that is created with PROVISIONED."""
     checkpoint_dynamodb_writecapacity: int | None
@@ -274,7 +274,7 @@ class Options(TypedDict, total=False):
     checkpoint_redis_prefix: str | None
     """The first part of each key, which the name of the application follows."""
     shard_assigner: str | type[object] | None
-    """What decides which shards this process reads."""
+    """Which shards this process reads."""
     shards: str | None
     """The only shards to read, as stream:shardId, separated by commas."""
     lease_enabled: bool | None
@@ -282,50 +282,50 @@ class Options(TypedDict, total=False):
     lease_workerid: str | None
     """The name of this worker."""
     lease_failovermillis: Time | None
-    """How long a lease lasts without being renewed."""
+    """How long a lease lasts without renewal."""
     lease_handovermillis: Time | None
-    """How long a worker that is asked for a shard may take to finish what it has handed out."""
+    """How long a worker may take to finish its records of a shard that another one wants."""
     lease_maxleasesforworker: int | None
-    """How many shards this worker reads at most; no limit if it is not set."""
+    """The largest number of shards that this worker reads."""
     lease_format: Literal["own", "kcl"] | None
     """How dynamodb stores leases."""
     producer_lingermillis: Time | None
-    """How long a record waits for others that go with it into one call, or one aggregate."""
+    """How long a record waits for others to share a call or an aggregate with."""
     producer_recordttlmillis: Time | None
-    """How long a record is sent again while the service refuses it or cannot be reached."""
+    """How long a record is retried while the service refuses it or cannot be reached."""
     producer_buffer_maxrecords: int | None
-    """How many records may be in the buffer, those being sent included."""
+    """How many records the buffer may hold, including those being sent."""
     producer_buffer_maxbytes: int | str | None
-    """How many bytes they may have, with their partition keys."""
+    """How many bytes the buffer may hold, including partition keys."""
     producer_buffer_whenfull: Literal["wait", "fail"] | None
-    """Whether a record waits for room in the buffer."""
+    """What happens when the buffer is full."""
     producer_ordering: Literal["none", "key"] | None
     """Whether the records of each partition key are written in the order in which they are put."""
     producer_batch_maxrecords: int | None
-    """The most entries of a PutRecords call; an aggregate is one."""
+    """The largest number of entries in a PutRecords call."""
     producer_batch_maxbytes: int | str | None
-    """The most bytes of a PutRecords call; a larger record goes alone."""
+    """The largest size of a PutRecords call."""
     producer_maxinflight: int | None
-    """How many PutRecords calls may be under way at once."""
+    """How many PutRecords calls may be in flight at once."""
     producer_requesttimeoutmillis: Time | None
     """How long a PutRecords call may take."""
     producer_aggregation: bool | None
     """Whether records for one shard are packed into aggregates in the KPL's format."""
     producer_aggregation_maxbytes: int | str | None
-    """The most bytes of an aggregate; a larger record goes by itself."""
+    """The largest size of an aggregate."""
     producer_aggregation_maxrecords: int | None
-    """The most records of an aggregate."""
+    """The largest number of records in an aggregate."""
     producer_ratelimit: float | None
-    """The most that is sent to a shard, in percent of what it takes."""
+    """The maximum rate at which a shard is written, in percent of its limits."""
     producer_ratelimit_adaptive: bool | None
-    """Whether less is sent to a shard that throttles, down to 5 %, and step by step more again."""
+    """Whether the rate adapts to throttling."""
     producer_failonerror: bool | None
     """Whether the first refusal or failure of a record is final."""
     producer_backoff_base: Time | None
-    """The bound of the first delay before what was refused is sent again; it doubles."""
+    """The upper bound of the first delay before a refused record is retried."""
     producer_backoff_max: Time | None
-    """The longest delay before what was refused is sent again."""
+    """The longest delay before a refused record is retried."""
     producer_partitioner: str | type[object] | None
-    """What chooses the partition key of a record that is put without one."""
+    """What chooses the partition key of a record without one."""
     retry_outagemillis: Time | None
-    """How long every call is repeated, even when its maxretries are used up."""
+    """How long every call is retried, even after its maxretries."""

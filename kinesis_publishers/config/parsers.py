@@ -1,8 +1,8 @@
-"""What a value may be: one small parser per kind of option.
+"""One small parser per kind of option.
 
-A parser says in ``accepts`` what it takes and raises ``ValueError`` for everything else. Its
-message never repeats the value: that is left to :class:`~kinesis_publishers.config.option.Option`,
-which knows whether the value is a secret.
+A parser describes in ``accepts`` what it accepts, and raises ``ValueError`` for everything else.
+Its message never contains the value: that is left to
+:class:`~kinesis_publishers.config.option.Option`, which knows whether the value is a secret.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def parse_quantity(
         return number
     if unit not in units:
         raise ValueError(f"unknown unit {match[2]!r}")
-    # Rounded, or 0.3 s would be 300.00000000000006 ms.
+    # Rounded: otherwise 0.3 s would be 300.00000000000006 ms.
     return round(number * units[unit] / units[default_unit], 9)
 
 
@@ -125,7 +125,7 @@ class _Number:
 
 @frozen(kw_only=True)
 class WholeNumber(_Number):
-    """A count."""
+    """A whole number."""
 
     noun = "a whole number"
 
@@ -141,7 +141,7 @@ class WholeNumber(_Number):
 
 @frozen(kw_only=True)
 class DecimalNumber(_Number):
-    """A factor."""
+    """A decimal number."""
 
     def __call__(self, value: Scalar) -> float:
         return self._check(float(self._read(value)))
@@ -149,7 +149,7 @@ class DecimalNumber(_Number):
 
 @frozen(kw_only=True)
 class Duration(_Number):
-    """A duration in ``unit`` (``ms`` or ``s``), also with a unit of its own; ``off`` is -1."""
+    """A duration in ``unit`` (``ms`` or ``s``), or with an explicit unit; ``off`` is -1."""
 
     noun = "a duration in {}"
     units = DURATION_UNITS
@@ -205,7 +205,7 @@ class Flag:
 class Text:
     """A text, of a certain form if ``pattern`` is given."""
 
-    accepts: str = "a text that is not empty"
+    accepts: str = "a string that is not empty"
     pattern: str | re.Pattern[str] | None = None
 
     def __call__(self, value: Scalar) -> str:
@@ -213,13 +213,13 @@ class Text:
             raise ValueError("a boolean is not a text")
         text = str(value).strip()
         if not text or (self.pattern and not re.fullmatch(self.pattern, text)):
-            raise ValueError("not of the expected form")
+            raise ValueError("does not have the expected form")
         return text
 
 
 @frozen(kw_only=True)
 class PluginName:
-    """The name of a class: a built-in one without regard to case, or any other as it is written.
+    """The name of a class; the case matters only if it is not built in.
 
     Attributes:
         built_in: the classes that have a name, as ``module:Class``. They are imported when they are

@@ -21,26 +21,27 @@ _T = TypeVar("_T")
 def load_plugin(option: Option[Any], name: str, base: type[_T]) -> type[_T]:
     """Return the class that ``name`` means to ``option``, whose parser is a ``PluginName``.
 
-    It is built in, ``module:Class``, or an entry point.
+    ``name`` is that of a built-in class, ``module:Class``, or an entry point.
 
     Raises:
-        PluginLoadError: no package, or more than one, announces it; or as for :func:`load_class`.
+        PluginLoadError: no package, or more than one, announces the entry point; or as for
+            :func:`load_class`.
     """
     parser: Any = option.parser
     built_in, group = parser.built_in, parser.group
     if name in built_in or ":" in name:
         return load_named(option, name, base)
-    # Slow to import, and most configurations name no entry point.
+    # The import is slow, and most configurations name no entry point.
     from importlib.metadata import entry_points
 
     announced = entry_points(group=group)
-    # The same package may be found twice, as when it is installed and on the path as well.
+    # The same package may be found twice, for example if it is installed and on the path.
     candidates = {_reference(point): point for point in announced if point.name == name}
     if len(candidates) > 1:
         rivals = "; ".join(sorted(f"{one} of {_owner(point)}" for one, point in candidates.items()))
         raise PluginLoadError(
-            f"{name!r} of the group {group!r} is announced more than once ({rivals}): name the "
-            "class itself as module:Class, or uninstall all but one"
+            f"{name!r} of the group {group!r} has several definitions ({rivals}): name the class "
+            "itself as module:Class, or uninstall all but one"
         )
     if not candidates:
         installed = {one.name for one in announced}
@@ -75,18 +76,18 @@ def load_named(option: Option[Any], name: str, base: type[_T]) -> type[_T]:
 def load_class(reference: str, base: type[_T], *, shown: str = "") -> type[_T]:
     """Return the class at ``module:Class``, a concrete subclass of ``base`` that can be used as it.
 
-    With ``base=object`` any class will do; ``shown`` is what messages call it.
+    With ``base=object`` any class fits; messages call it ``shown``.
 
     Raises:
         PluginLoadError: the module or the attribute is missing, importing fails, or it is not such
-            a class; says what is missing.
+            a class.
     """
     shown = shown or reference
     module_name, _, path = reference.partition(":")
     if not module_name or not path:
         raise PluginLoadError(f"{shown!r} is not of the form module:Class")
     try:
-        # A module may import a name only when the name is requested.
+        # A module may import a name lazily.
         found: object = reduce(getattr, path.split("."), importlib.import_module(module_name))
     except (Exception, SystemExit) as error:  # a plugin's module may raise anything
         raise PluginLoadError(_describe_failure(shown, module_name, error)) from error

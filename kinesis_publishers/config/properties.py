@@ -1,4 +1,4 @@
-"""The parsed configuration: one immutable mapping, from every source of properties."""
+"""The parsed configuration: one immutable mapping, whatever the source of the properties."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 @frozen(repr=False, unsafe_hash=False)
 class Properties(Lookup):
-    """What the user configured, checked as a whole and ready to be read.
+    """The user's configuration, checked as a whole.
 
-    Made by :meth:`parse`, :meth:`from_file`, :meth:`from_text` or :meth:`from_spark_options`. Equal
-    if it means the same; can be pickled, so that it travels to other processes. Its ``repr`` masks
+    Made by :meth:`parse`, :meth:`from_file`, :meth:`from_text` or :meth:`from_spark_options`. Two
+    are equal if they mean the same. They can be pickled for other processes. The ``repr`` masks
     secrets.
     """
 
@@ -42,8 +42,8 @@ class Properties(Lookup):
 
         Args:
             values: texts, or values that already have their type.
-            complete: False accepts properties without the required options (the streams), for a
-                part that does not need them.
+            complete: False accepts properties without the required options (the streams), for code
+                that does not need them.
 
         Raises:
             ConfigErrors: lists every unknown key, bad value, missing option and contradiction.
@@ -65,7 +65,7 @@ class Properties(Lookup):
         *,
         complete: bool = True,
     ) -> Properties:
-        """Return ``properties`` with what the keywords ``options`` say, which take precedence.
+        """Return ``properties`` with the keywords ``options``, which take precedence.
 
         :class:`~kinesis_publishers.Options` has the keywords.
 
@@ -92,10 +92,10 @@ class Properties(Lookup):
 
     @classmethod
     def from_text(cls, content: str | bytes, *, name: str, complete: bool = True) -> Properties:
-        """Parse what a Java ``.properties`` file has; see :meth:`parse`.
+        """Parse the content of a Java ``.properties`` file; see :meth:`parse`.
 
         Args:
-            content: the text, or its bytes in Latin-1, as the format has it.
+            content: the text, or its bytes in Latin-1, the encoding of the format.
             name: the source of the text, for messages.
             complete: False accepts properties without the required options.
 
@@ -110,9 +110,9 @@ class Properties(Lookup):
     ) -> Properties:
         """Parse the options of a Spark source, with their aliases; see :meth:`parse`.
 
-        What names code, files or variables is refused unless a pattern in ``allow`` matches it.
+        Values that name code, files or variables are refused unless a pattern in ``allow`` matches.
         """
-        # Named and not imported: Spark's package is built on this one.
+        # A string, not an import: Spark's package is built on this one.
         aliases = import_module("kinesis_publishers_spark.aliases")
         parsed: Properties = aliases.parse_options(options, complete=complete, allow=allow)
         return parsed
@@ -126,13 +126,13 @@ class Properties(Lookup):
         stream: str | None = None,
         others: Mapping[str, Entry] | None = None,
     ) -> Properties:
-        """Parse values whose options are found; see :meth:`parse`.
+        """Parse values of known options; see :meth:`parse`.
 
         Args:
-            assignments: the values, with what is wrong with their keys.
+            assignments: the values, with the problems of their keys.
             complete: False accepts properties without the required options.
             stream: the user's name for the option that names streams, for a message.
-            others: what is parsed already and holds as well.
+            others: values that are already parsed.
         """
         if complete and stream is not None:
             complete = _has_stream(assignments, stream)
@@ -149,8 +149,8 @@ class Properties(Lookup):
     def custom(self, *options: Option[Any]) -> Properties:
         """Return the same properties with the keys ``kinesis.custom.*`` read as ``options``.
 
-        For a publisher of your own: until they are read, such keys have no type, and are masked.
-        Every option begins with ``custom.`` and has the namespace ``OURS``.
+        For a publisher of your own: until then, such keys have no type and are masked. The key of
+        every option begins with ``custom.``; its namespace is ``OURS``.
 
         Raises:
             ConfigErrors: lists every unknown key, bad value and missing option.
@@ -168,7 +168,7 @@ class Properties(Lookup):
         """Return these properties, for a reader that has no end.
 
         Raises:
-            ConfigErrors: names every option that says where reading ends.
+            ConfigErrors: names every option for the end of reading.
         """
         if keys := self.given_keys(EndingPositionConfig.options()):
             raise ConfigErrors(
@@ -179,7 +179,7 @@ class Properties(Lookup):
     def with_values(self, values: Mapping[Option[Any], Scalar | None]) -> Properties:
         """Return the same properties with other values of some options; ``None`` leaves one out.
 
-        What was parsed as incomplete may lack required options still.
+        Incomplete properties may still lack required options.
 
         Raises:
             ConfigErrors: as of :meth:`parse`.
@@ -220,7 +220,7 @@ def pairs_in(content: str | bytes, *, name: str) -> list[tuple[str, str]]:
 
 
 def _has_stream(assignments: Assignments, name: str) -> bool:
-    """Say whether there is a stream; that there is none is reported with the user's ``name``."""
+    """Return whether there is a stream; report a missing one under the user's ``name``."""
     if any(one.option is StreamsConfig.names for one in assignments.found):
         return True
     key = StreamsConfig.names.full_key
@@ -232,7 +232,7 @@ def _has_stream(assignments: Assignments, name: str) -> bool:
 def _read(
     assignments: Assignments, others: Mapping[str, Entry]
 ) -> tuple[dict[str, Entry], frozenset[str], list[ConfigError]]:
-    """Return ``others`` and the values that could be read, the keys of those that could not."""
+    """Return ``others`` with the parsed values, the refused keys, and the problems."""
     entries = dict(others)
     refused: set[str] = set()
     problems = list(assignments.problems)

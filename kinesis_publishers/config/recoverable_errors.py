@@ -1,4 +1,4 @@
-"""The errors that a user names as recoverable, by AWS error code or by Python exception."""
+"""The errors that a user declares recoverable, by AWS error code or Python exception."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
         ),
         guarded=r"^(?!kinesis_publishers\.errors\.\w+$).*\.",
         section="Retries",
-        doc="An error after which reading a shard is repeated without a limit, in addition to the "
-        "built-in ones: i counts from 0 without gaps, and all of them apply.",
+        doc="An error after which reading a shard is retried without a limit, in addition to the "
+        "built-in ones. i counts from 0 without gaps; all errors apply.",
     ),
     placeholder="[i]",
     name_pattern=r"\[[0-9]{1,4}\]",
@@ -32,14 +32,14 @@ RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
 
 @frozen(kw_only=True)
 class RecoverableErrors:
-    """Errors after which a call is repeated without a limit: AWS's codes, and exceptions."""
+    """Errors after which a call is retried without a limit: AWS's codes, and exceptions."""
 
     codes: frozenset[str] = frozenset()
     types: tuple[type[Exception], ...] = ()
 
     @classmethod
     def parse(cls, names: Iterable[str | None]) -> RecoverableErrors:
-        """Return what ``names`` mean: a dotted name is an exception, any other one is a code.
+        """Resolve ``names``: a dotted name is an exception, any other is an error code.
 
         Raises:
             InvalidOptionError: a dotted name cannot be imported, or is not an exception.
@@ -51,7 +51,7 @@ class RecoverableErrors:
         )
 
     def contain(self, error: BaseException) -> bool:
-        """Say whether ``error`` or anything that led to it is one of these."""
+        """Return whether ``error`` or one of its causes is recoverable."""
         return any(
             isinstance(one, self.types)
             or (isinstance(one, ServiceError) and one.code in self.codes)
@@ -60,15 +60,15 @@ class RecoverableErrors:
 
 
 def recoverable_errors(lookup: Lookup) -> RecoverableErrors:
-    """Return the errors that a configuration names, as :meth:`RecoverableErrors.parse` does."""
+    """Return the errors of a configuration; see :meth:`RecoverableErrors.parse`."""
     return RecoverableErrors.parse(lookup.members(RECOVERABLE_ERRORS).values())
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield ``error``, its cause, the cause of that, and so on, each once.
 
-    Only what was raised ``from`` another error counts: what merely happened while another one was
-    handled may be something else altogether.
+    Only explicit causes (``raise ... from``) count: an error that occurred while another one was
+    handled may be unrelated.
     """
     seen: set[int] = set()
     current: BaseException | None = error
@@ -84,7 +84,7 @@ def _load(name: str) -> type[Exception]:
         return load_class(f"{module}:{attribute}", Exception)
     except PluginLoadError as error:
         raise InvalidOptionError(
-            f"{name!r} among the recoverable errors is no exception of this Python: {error}. Name "
+            f"{name!r} among the recoverable errors is not a Python exception here: {error}. Name "
             "a Python exception with its module, or an AWS error code"
         ) from error
 

@@ -14,7 +14,7 @@ def accepted_text(option: Option[Any]) -> str:
 
 
 def value_text(value: object) -> str | None:
-    """Return a parsed value as text, without its unit; ``None`` where there is nothing."""
+    """Return a parsed value as text, without its unit; ``None`` for an empty one."""
     if value is None or value == ():
         return None
     if isinstance(value, Enum):

@@ -1,4 +1,4 @@
-"""The options by which calls are repeated: four for each operation, and one for all of them.
+"""The options of retries: four for each operation, and one for all of them.
 
 ``delay = random[0, 1) * min(max, base * expconst ** attempt)``.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.retry import RetryPolicy
 
 _SECTION: Final = "Retries"
-# A wrong endpoint or region does not heal.
+# Waiting does not repair a wrong endpoint or region.
 _START_SECONDS: Final = 30.0
 
 OUTAGE: Final = Option(
@@ -23,14 +23,14 @@ OUTAGE: Final = Option(
     default=300_000.0,
     namespace=Namespace.OURS,
     section=_SECTION,
-    doc="How long every call is repeated, even when its maxretries are used up. If it is not set, "
-    "calls to a service that has never answered fail after 30 seconds. With 0 only the "
-    "maxretries count, as in Flink.",
+    doc="How long every call is retried, even after its maxretries. By default, calls to a "
+    "service that has never answered fail after 30 seconds. With 0, only the maxretries apply, as "
+    "in Flink.",
 )
 
 
 class RetryOptions(Declared["RetryPolicy"]):
-    """The four options by which one operation is repeated; the field is a ``RetryPolicy``."""
+    """The four options of the retries of one operation; the field is a ``RetryPolicy``."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class RetryOptions(Declared["RetryPolicy"]):
         namespace: Namespace = Namespace.SHARED,
         outlasts_outages: bool = True,
     ) -> None:
-        """Declare the options of ``operation``, whose keys begin with ``prefix``.
+        """Declare the options of ``operation``; their keys begin with ``prefix``.
 
         ``base`` and ``longest`` are the default bounds of the first delay and of all, in ms;
         ``outlasts_outages`` says whether :data:`OUTAGE` applies.
@@ -64,14 +64,14 @@ class RetryOptions(Declared["RetryPolicy"]):
             "maxretries",
             WholeNumber(),
             retries,
-            f"How often {operation} is repeated before it counts as failed. If it is set and "
+            f"How often {operation} is retried before it counts as failed. If it is set and "
             f"{OUTAGE.full_key} is not, it is the only limit.",
         )
         self.base: Option[float] = option(
             "backoff.base",
             Duration(),
             base,
-            f"The bound of the first delay between {operation} calls.",
+            f"The upper bound of the first delay between {operation} calls.",
         )
         self.max: Option[float] = option(
             "backoff.max", Duration(), longest, f"The longest delay between {operation} calls."
@@ -88,12 +88,12 @@ class RetryOptions(Declared["RetryPolicy"]):
         return (self.max_retries, self.base, self.max, self.exponent)
 
     def read(self, lookup: Lookup) -> RetryPolicy:
-        """Return the policy that the four options say, and the one for all calls."""
-        # It comes with asyncio, which a configuration alone does not need.
+        """Return the policy of the four options, and of the one for all calls."""
+        # Imported here: it needs asyncio, which a configuration alone does not.
         from kinesis_publishers.retry import RetryPolicy
 
         has_outage = lookup.is_given(OUTAGE)
-        # The number alone, as Flink's users set it, is the only limit.
+        # The number alone, as users of Flink set it, is the only limit.
         is_counted = lookup.is_given(self.max_retries) and not has_outage
         outlasts_outages = self._outlasts_outages and not is_counted
         return RetryPolicy(

@@ -1,4 +1,4 @@
-"""Rules between options. Each yields what is wrong, so that everything can be reported at once."""
+"""Rules between options. Each yields its problems, so that all are reported together."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from kinesis_publishers.model.sources import consumer_name_of, stream_arn_of, st
 
 _TABLE: Final = DynamoDbCheckpointConfig
 _CAPACITY: Final = (_TABLE.read_capacity, _TABLE.write_capacity)
-# An option, the value that it must have, and the options which have no effect otherwise.
+# An option, its required value, and the options that have no effect otherwise.
 _ONLY_WITH: Final[tuple[tuple[Option[Any], str, Sequence[Option[Any]]], ...]] = (
     *((CheckpointConfig.store, name, one.options()) for name, one in STORE_SECTIONS.items()),
     (_TABLE.create_table, "true", (_TABLE.billing_mode, _TABLE.tags, *_CAPACITY)),
@@ -71,7 +71,7 @@ _ONLY_WITH: Final[tuple[tuple[Option[Any], str, Sequence[Option[Any]]], ...]] = 
 
 
 def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
-    """Return every violation; required options must be there if it is ``complete``."""
+    """Return every violation; a ``complete`` configuration has all required options."""
     try:
         streams = selected_streams(lookup)
         stream_problems = [*_regions_of_streams(lookup, streams)]
@@ -111,7 +111,7 @@ def _regions_of_streams(lookup: Lookup, streams: Sequence[StreamSelector]) -> It
 
 def _other_regions(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
     region = lookup.get(AwsConfig.region)
-    # An emulator takes any region.
+    # An emulator accepts any region.
     if not region or lookup.get(AwsConfig.endpoint_url):
         return
     others = [one for one in streams if one.region not in {None, region.lower()}]
@@ -171,8 +171,7 @@ def _fan_out_problems(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iter
     elif not lookup.is_given(RegistrationConfig.consumer_name):
         yield MissingOptionError(
             f"{RegistrationConfig.consumer_name.full_key} is required for {publisher.name} with "
-            f"{strategy.value} registration: the name under which this application registers on "
-            "each stream"
+            f"{strategy.value} registration: this application registers under it on each stream"
         )
 
 
@@ -228,14 +227,14 @@ def _missing_consumer_arns(
 
 
 def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    """Yield what the options of checkpoints and leases need, and do not have."""
+    """Yield what the options of checkpoints and leases lack."""
     application, enabled = CheckpointConfig.application, LeaseConfig.is_enabled
     if not lookup.is_given(application):
         leases = (enabled,) if lookup.get(enabled) else ()
         for key in lookup.given_keys((*CHECKPOINT_OPTIONS, *leases)):
             yield InvalidOptionError(
-                f"{key} is set but {application.full_key} is not, without which there are neither "
-                "checkpoints nor leases: name the application, or remove the option"
+                f"{key} is set but {application.full_key} is not, and without it there are "
+                "neither checkpoints nor leases: name the application, or remove the option"
             )
     for name, url in (("sql", SqlCheckpointConfig.url), ("redis", RedisCheckpointConfig.url)):
         if lookup.get(CheckpointConfig.store) == name and not lookup.is_given(url):
@@ -254,7 +253,7 @@ def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
 def _assignment_problems(
     lookup: Lookup, streams: Sequence[StreamSelector]
 ) -> Iterator[ConfigError]:
-    """Yield what does not fit together about which shards are read."""
+    """Yield the contradictions about which shards are read."""
     assigner, shards = AssignmentConfig.written_assigner, AssignmentConfig.written_shards
     names = {stream.name for stream in streams}
     unknown = {stream for stream, _ in shards_of(lookup)} - names
@@ -269,7 +268,8 @@ def _assignment_problems(
     if (chosen == LEASES) != lookup.get(enabled) and not lookup.is_refused(enabled):
         yield InvalidOptionError(
             f"{lookup.written_key(assigner)} is {chosen}, and {lookup.written_key(enabled)} is "
-            f"{value_text(lookup.get(enabled))}: LEASES goes with true, every other one with false"
+            f"{value_text(lookup.get(enabled))}: set it to true with LEASES, and to false "
+            "otherwise"
         )
     if chosen == MANUAL and not lookup.is_given(shards):
         yield shards.missing()
@@ -307,9 +307,9 @@ class IneffectiveKey:
 
 
 def ineffective_keys(lookup: Lookup) -> tuple[IneffectiveKey, ...]:
-    """Return the keys of a configuration that change nothing.
+    """Return the keys of a configuration that have no effect.
 
-    What a publisher of your own reads is not known: of it nothing is said.
+    Keys that a publisher of your own may read are left out.
     """
     return tuple(
         IneffectiveKey(key=lookup.written_key(option), reason=reason)

@@ -2,7 +2,7 @@
 
 Supported letters: ``y M d D E H k K h a m s S z Z X`` and quoted text. A pattern without a zone is
 UTC: the machine's own zone would give another position on another machine. Names of months and days
-are English, and a field out of range is an error (Java would roll it over).
+are English, and a field out of range is an error, where Java would roll it over.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ZONE_HOURS: Final = MappingProxyType(
 )
 _ISO_ZONE: Final = r"Z|[+-][0-9]{2}(?::?[0-9]{2})?"
 _ANY_ZONE: Final = rf"{_ISO_ZONE}|(?:GMT|UTC)[+-][0-9]{{2}}:?[0-9]{{2}}|[A-Za-z][A-Za-z0-9_+/-]*"
-# The letters of numbers and of words: the most digits, or the words; and strftime's example.
+# By letter: the largest number of digits, or the words, and the format of an example.
 _NUMBERS: Final = MappingProxyType(
     {"y": (4, "%Y"), "M": (2, "%m"), "d": (2, "%d"), "D": (3, "%j"), "H": (2, "%H")}
     | {"k": (2, "%H"), "K": (2, "%I"), "h": (2, "%I"), "m": (2, "%M"), "s": (2, "%S")}
@@ -49,17 +49,17 @@ _WORDS: Final = MappingProxyType(
 
 @frozen
 class SimpleDateFormat:
-    """A compiled pattern; ``example`` is a text that it accepts, for messages."""
+    """A compiled pattern; ``example`` is a text that fits, for messages."""
 
     _expression: re.Pattern[str]
     example: str
 
     @classmethod
     def compile(cls, pattern: str) -> SimpleDateFormat:
-        """Compile ``pattern``; raises ``ValueError`` that says which part is not understood."""
+        """Compile ``pattern``; raises ``ValueError`` with the unsupported part."""
         tokens = list(_TOKEN.finditer(pattern))
         if not tokens or sum(len(token[0]) for token in tokens) != len(pattern):
-            raise ValueError("a quote is not closed")
+            raise ValueError("a quote is not terminated")
         parts: list[tuple[str, str]] = []
         seen: set[str] = set()
         for token, following in zip(tokens, [*tokens[1:], None], strict=True):
@@ -73,7 +73,7 @@ class SimpleDateFormat:
             seen.add(letter)
             parts.append(_field(letter, len(text), following and following[2]))
         if "y" not in seen:
-            raise ValueError("there is no year")
+            raise ValueError("the year is missing")
         expressions, examples = map("".join, zip(*parts, strict=True))
         return cls(re.compile(expressions, re.IGNORECASE | re.ASCII), examples)
 
@@ -86,7 +86,7 @@ class SimpleDateFormat:
 
 
 class TimestampPattern:
-    """Parses the option that holds a pattern; the value stays the text."""
+    """Validates the option for the pattern; the value stays a string."""
 
     accepts = f"a SimpleDateFormat pattern such as {DEFAULT_FORMAT}"
 
@@ -132,14 +132,14 @@ def _parse_epoch_seconds(text: str) -> datetime:
 
 def _parse_iso(text: str) -> datetime:
     parsed = datetime.fromisoformat(text)
-    # A user who means local time would begin hours too late, and miss records.
+    # A user who means local time would start hours too late, and miss records.
     if parsed.tzinfo is None:
         raise ValueError("no time zone")
     return parsed.astimezone(UTC)
 
 
 def _iso_without_zone(text: str) -> str | None:
-    """Return an ISO-8601 time that lacks nothing but a zone, in full."""
+    """Return an ISO-8601 time that lacks only a zone, in full."""
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
@@ -159,7 +159,7 @@ def _field(letter: str, count: int, following: str | None) -> tuple[str, str]:
         if letter == "y":
             digits, example = ("2", "%y") if count == 2 else ("4", "%Y")
         else:
-            # Fields that touch are told apart by their width, as in yyyyMMdd.
+            # Adjacent fields, as in yyyyMMdd, have a fixed width.
             digits = str(count) if following in _NUMBERS else f"1,{max(count, widest)}"
         expression = f"[0-9]{{{digits}}}"
     else:

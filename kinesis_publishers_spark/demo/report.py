@@ -85,7 +85,7 @@ class Report:
     def show_comparison(
         self, expected: int, faults: Mapping[str, int], wrong_carriers: Sequence[str]
     ) -> None:
-        """Say what the comparison with the CSV found."""
+        """Print the result of the comparison with the CSV."""
         received = expected - faults["missing"] + faults["repeated"] + faults["unknown"]
         counts = ", ".join(f"{fault} {count:,}" for fault, count in faults.items())
         self.say(

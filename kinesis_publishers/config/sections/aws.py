@@ -26,7 +26,7 @@ CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
 
 
 def _domains() -> tuple[str, ...]:
-    # A file of botocore, without the cost of importing it.
+    # Read from a file of botocore, which is slow to import.
     spec = find_spec("botocore")
     assert spec is not None
     assert spec.submodule_search_locations is not None
@@ -37,7 +37,7 @@ def _domains() -> tuple[str, ...]:
     return tuple(sorted({f".{one[kind]}" for one in outputs for kind in kinds}))
 
 
-#: Of AWS's public endpoints and those of a VPC, in all partitions.
+#: Domains of AWS's public endpoints and of VPC endpoints, in all partitions.
 AWS_DOMAINS: Final = _domains()
 #: One of them, as a regular expression.
 ANY_AWS_DOMAIN: Final = f"(?:{'|'.join(map(re.escape, AWS_DOMAINS))})"
@@ -73,16 +73,17 @@ def _credential(
 
 
 class CredentialsConfig(Section, section="AWS"):
-    """One provider of credentials and what it needs; only its own fields are set.
+    """One provider of credentials with its settings; only its own fields are set.
 
-    ``source`` is the provider of the credentials that assume the role, and ``properties`` is what
-    the class of CUSTOM is called with. Secrets are masked in ``repr``.
+    ``source`` is the provider of the credentials that assume the role, and ``properties`` are the
+    argument of the class of CUSTOM. Secrets are masked in ``repr``.
     """
 
     provider_option: ClassVar[Option[CredentialsProvider | None]] = Option(
         key=CREDENTIALS_PREFIX,
         parser=Choice(members=CredentialsProvider),
-        doc="Where credentials come from; BASIC if both basic keys are set, else AUTO.",
+        doc="Where credentials come from. The default is BASIC if both basic keys are set, "
+        "otherwise AUTO.",
     )
     provider: CredentialsProvider = CredentialsProvider.AUTO
     access_key_id: Option[str | None] = _credential(
@@ -94,7 +95,7 @@ class CredentialsConfig(Section, section="AWS"):
     session_token: Option[str | None] = _credential(
         "basic.sessiontoken", "The session token of BASIC, for temporary credentials.", secret=True
     )
-    # A profile may name a command that prints credentials.
+    # A profile may run a command for credentials.
     profile_path: Option[str | None] = _credential(
         "profile.path", "The credentials file of PROFILE.", guarded=""
     )
@@ -125,9 +126,9 @@ class CredentialsConfig(Section, section="AWS"):
     role_provider: ClassVar[Option[CredentialsProvider | None]] = Option(
         key=f"{CREDENTIALS_PREFIX}.role.provider",
         parser=Choice(members=CredentialsProvider),
-        doc="The source of the credentials that assume the role; takes all keys of "
-        "aws.credentials.provider after its own name. BASIC if both basic keys are set, else "
-        "AUTO.",
+        doc="The source of the credentials that assume the role. It accepts all keys of "
+        "aws.credentials.provider below its own name. The default is BASIC if both basic keys are "
+        "set, otherwise AUTO.",
     )
     source: CredentialsConfig | None = None
     web_identity_token_file: Option[str | None] = _credential(
@@ -135,7 +136,8 @@ class CredentialsConfig(Section, section="AWS"):
     )
     custom_class: Option[str | None] = _credential(
         "custom.class",
-        "The class of CUSTOM: called with the properties, its load() returns the credentials.",
+        "The class of CUSTOM. It is called with the properties, and its load() returns the "
+        "credentials.",
         Text(accepts="module:Class", pattern=r"[\w.]+:[\w.]+"),
         guarded="",
     )
@@ -182,16 +184,16 @@ NESTABLE: Final = frozenset(
 
 
 def nested_option(option: Option[Any], depth: int) -> Option[Any]:
-    """Return the credentials ``option`` as it applies ``depth`` role providers further in."""
+    """Return the credentials ``option`` at ``depth`` nested role providers."""
     deeper = CREDENTIALS_PREFIX + ".role.provider" * depth
     return evolve(option, key=option.key.replace(CREDENTIALS_PREFIX, deeper, 1))
 
 
 def _effective_provider(lookup: Lookup, depth: int) -> CredentialsProvider:
-    """Return the provider ``depth`` role providers further in: what is set, else what is implied.
+    """Return the provider at ``depth`` nested role providers: the configured or the implied one.
 
-    Both basic keys imply BASIC, and one of them alone does too: it is then reported as incomplete,
-    where a silent AUTO would read with other credentials.
+    Both basic keys imply BASIC. A single one does too, and is reported as incomplete: a silent AUTO
+    would read with other credentials.
     """
     provider: CredentialsProvider | None = lookup.get(
         nested_option(CredentialsConfig.provider_option, depth)
@@ -204,7 +206,7 @@ def _effective_provider(lookup: Lookup, depth: int) -> CredentialsProvider:
 
 
 def _source_of_role(properties: Lookup, depth: int) -> CredentialsConfig:
-    """Return who assumes the role: the role provider, else the basic keys next to it, else AUTO."""
+    """Return what assumes the role: the role provider, else the adjacent basic keys, else AUTO."""
 
     def is_given(option: Option[Any], depth: int) -> bool:
         return properties.is_given(nested_option(option, depth))
@@ -244,17 +246,18 @@ def credential_problems(lookup: Lookup, depth: int = 0) -> Iterator[ConfigError]
 
 
 class AwsConfig(Section, section="AWS"):
-    """Where Kinesis is, and with which credentials it is called.
+    """The endpoint and region of Kinesis, and the credentials for it.
 
-    Without a region :func:`resolve_region` finds one; without the URL of an endpoint it is AWS's
-    own; without a bundle of CA certificates botocore chooses them.
+    Without a region, :func:`resolve_region` finds one. Without an endpoint, AWS's own is used.
+    Without CA certificates, botocore chooses them.
     """
 
     region: Option[str | None] = Option(
         key="aws.region",
         parser=Text(accepts="a region such as eu-west-1", pattern=r"[a-zA-Z0-9][a-zA-Z0-9-]{0,62}"),
-        doc="The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain. One "
-        "that contradicts an ARN is an error, except with an aws.endpoint.",
+        doc="The region. The default is the region of the stream's ARN, of AWS_REGION, or of "
+        "botocore's chain. A region that contradicts an ARN is an error, unless aws.endpoint is "
+        "set.",
     )
     endpoint_url: Option[str | None] = Option(
         key="aws.endpoint", parser=URL, doc="The URL of a Kinesis endpoint other than AWS's own."
@@ -262,8 +265,8 @@ class AwsConfig(Section, section="AWS"):
     ca_bundle: Option[str | None] = Option(
         key="aws.cabundle",
         parser=Text(accepts="the path of a file with CA certificates in PEM format"),
-        doc="The CA certificates for an https endpoint that is not AWS's own; else those of "
-        "AWS_CA_BUNDLE, or of botocore.",
+        doc="The CA certificates for an https endpoint that is not AWS's own. The default is "
+        "those of AWS_CA_BUNDLE, or of botocore.",
     )
     credentials: Derived[CredentialsConfig] = Derived(CredentialsConfig.from_properties)
     max_connections: Option[int] = Option(
@@ -272,7 +275,7 @@ class AwsConfig(Section, section="AWS"):
         default=10_000,
         section="Enhanced fan-out",
         doc="The connection limit of the data plane, and of subscriptions over HTTP/1.1; over "
-        "HTTP/2 each has a connection of its own, without a limit.",
+        "HTTP/2 each subscription has its own connection, without a limit.",
     )
 
 
@@ -283,8 +286,8 @@ def resolve_region(
 ) -> str:
     """Return the region: the configured one, else that of the first ARN, else the machine's.
 
-    ``machine_region`` says what the environment and the profile name, None for nothing; it is
-    called only where nothing is configured.
+    ``machine_region`` returns the region of the environment or the profile, or None. It is called
+    only if no region is configured.
 
     Raises:
         MissingOptionError: no region is named.
@@ -293,7 +296,7 @@ def resolve_region(
     region = config.region or next(named, None) or machine_region()
     if region is None:
         raise MissingOptionError(
-            f"no region: set {AwsConfig.region.full_key} (as eu-west-1), or give the stream by its "
-            "ARN, or set AWS_REGION in the environment"
+            f"no region: set {AwsConfig.region.full_key} (as eu-west-1), or give "
+            "the stream by its ARN, or set AWS_REGION in the environment"
         )
     return region

@@ -1,4 +1,4 @@
-"""The checkpoints that are kept without Spark: whether, where, and how often."""
+"""Checkpoints without Spark: whether, where and how often they are stored."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS)
         key="checkpoint.intervalmillis",
         parser=Duration(),
         default=10_000.0,
-        doc="How long processed records may wait for their checkpoint. A crash repeats them.",
+        doc="How long processed records may wait for their checkpoint. After a crash they are "
+        "repeated.",
     )
     max_records: Option[int] = Option(
         key="checkpoint.maxrecords",
@@ -103,14 +104,14 @@ class SqliteCheckpointConfig(Section, section="Checkpoints", namespace=Namespace
     written_path: ClassVar[Option[str | None]] = Option(
         key="checkpoint.sqlite.path",
         parser=Text(accepts="the path of a file"),
-        doc="The file of sqlite; if it is not set, kinesis-publishers/checkpoints.sqlite3 under "
-        "$XDG_STATE_HOME, or under ~/.local/state.",
+        doc="The file of sqlite. The default is kinesis-publishers/checkpoints.sqlite3 below "
+        "$XDG_STATE_HOME, or below ~/.local/state.",
     )
     path: Derived[Path] = Derived(_sqlite_path)
 
 
 class BillingMode(Enum):
-    """How a table that is created is paid for."""
+    """The billing mode of a table that is created."""
 
     PAY_PER_REQUEST = "PAY_PER_REQUEST"
     PROVISIONED = "PROVISIONED"
@@ -141,8 +142,9 @@ class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespa
         key="checkpoint.dynamodb.table",
         parser=Text(accepts="3 to 255 letters, digits or _.-", pattern=r"[a-zA-Z0-9_.-]{3,255}"),
         default="kinesis-publishers-checkpoints",
-        doc="The table of dynamodb, which any number of applications may share. With leases in the "
-        "format of the KCL each application has its own: if this is not set, one of its name.",
+        doc="The table of dynamodb, which any number of applications may share. With leases in "
+        "the format of the KCL, each application has its own table, which by default has the name "
+        "of the application.",
     )
     endpoint_url: Option[str | None] = Option(
         key="checkpoint.dynamodb.endpoint",
@@ -159,7 +161,7 @@ class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespa
         key="checkpoint.dynamodb.billingmode",
         parser=Choice(members=BillingMode),
         default=BillingMode.PAY_PER_REQUEST,
-        doc="How a table that is created is paid for: on demand, or for a provisioned capacity.",
+        doc="The billing mode of a table that is created: on demand, or with provisioned capacity.",
     )
     read_capacity: Option[int] = Option(
         key="checkpoint.dynamodb.readcapacity",

@@ -53,9 +53,10 @@ class AssignmentConfig(Section, section="Workers", namespace=Namespace.OURS):
         key="shard.assigner",
         parser=PluginName(built_in=_ASSIGNERS, group="kinesis_publishers.shard_assigners"),
         guarded=":",
-        doc="What decides which shards this process reads: ALL, MANUAL (those of kinesis.shards), "
-        "LEASES (those it has leases on), or a class of your own as module:Class or entry point. "
-        "If it is not set, kinesis.lease.enabled means LEASES, and kinesis.shards MANUAL.",
+        doc="Which shards this process reads: ALL, MANUAL (those of kinesis.shards), LEASES "
+        "(those on which it has leases), or what a class of your own decides, given as "
+        "module:Class or entry point. By default, kinesis.lease.enabled implies LEASES, and "
+        "kinesis.shards implies MANUAL.",
     )
     assigner: Derived[str] = Derived(assigner_of)
     written_shards: ClassVar[Option[str | None]] = Option(
@@ -88,32 +89,34 @@ class LeaseConfig(Section, section="Workers", namespace=Namespace.OURS):
     worker_id: Option[str | None] = Option(
         key="lease.workerid",
         parser=Text(accepts="1 to 256 printable characters", pattern=r"[!-~]{1,256}"),
-        doc="The name of this worker, which no other worker of the application may have at the "
-        "same time. If it is not set: host, process and a random number.",
+        doc="The name of this worker. No other worker of the application may have it at the same "
+        "time. The default is made of the host, the process and a random number.",
     )
     failover_seconds: Option[float] = Option(
         key="lease.failovermillis",
         parser=Duration(minimum=1000.0),
         default=10_000.0,
-        doc="How long a lease lasts without being renewed: a dead worker's shards are taken over "
-        "after it. The same for all workers of an application.",
+        doc="How long a lease lasts without renewal. After that time, other workers take over the "
+        "shards of a dead worker. It must be the same for all workers of an application.",
     )
     handover_seconds: Option[float] = Option(
         key="lease.handovermillis",
         parser=Duration(),
         default=30_000.0,
-        doc="How long a worker that is asked for a shard may take to finish what it has handed "
-        "out. After that the shard is taken from it, and records may be repeated. 0: at once.",
+        doc="How long a worker may take to finish its records of a shard that another one wants. "
+        "After that time the shard is taken from it, and records may be repeated. With 0, it is "
+        "taken immediately.",
     )
     max_leases: Option[int | None] = Option(
         key="lease.maxleasesforworker",
         parser=WholeNumber(minimum=1),
-        doc="How many shards this worker reads at most; no limit if it is not set.",
+        doc="The largest number of shards that this worker reads. There is no limit by default.",
     )
     written_format: ClassVar[Option[LeaseFormat | None]] = Option(
         key="lease.format",
         parser=Choice(members=LeaseFormat),
-        doc="How dynamodb stores leases: as the Kinesis Client Library, which may work on the same "
-        "table at the same time (kcl, which it does if this is not set), or as other stores (own).",
+        doc="How dynamodb stores leases. kcl, the default there, is the format of the Kinesis "
+        "Client Library, which may work on the same table at the same time. own is the format of "
+        "all other stores.",
     )
     format: Derived[LeaseFormat] = Derived(_lease_format)

@@ -1,4 +1,4 @@
-"""What becomes of diagnostic events: the log, and metrics."""
+"""Where diagnostic events go: to the log, and to metrics."""
 
 from __future__ import annotations
 
@@ -70,13 +70,14 @@ class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
         key="metrics.prometheus.port",
         parser=WholeNumber(minimum=1, maximum=65535),
         default=9464,
-        doc="The port at which the sink prometheus serves /metrics, one for each process.",
+        doc="The port on which the sink prometheus serves /metrics. Each process needs its own.",
     )
     prometheus_host: Option[str] = Option(
         key="metrics.prometheus.host",
         parser=Text(accepts="an address of this machine, or a host name"),
         default="127.0.0.1",
-        doc="The address on which it listens; 0.0.0.0 is every one, as a container needs.",
+        doc="The address on which the sink prometheus listens. A container needs 0.0.0.0, which "
+        "is every address.",
     )
     cloudwatch_namespace: Option[str] = Option(
         key="metrics.cloudwatch.namespace",

@@ -135,7 +135,7 @@ def _timestamp_format(key: str) -> Option[str]:
 
 
 class InitialPositionConfig(Section, section="Source"):
-    """Where to begin in a stream that was not read before.
+    """Where to begin in a stream that has not been read before.
 
     ``timestamp`` is the instant of AT_TIMESTAMP in UTC, and ``None`` for the other kinds.
     ``shards`` are the positions of single streams and shards, which take precedence.
@@ -146,7 +146,7 @@ class InitialPositionConfig(Section, section="Source"):
         key="stream.initpos",
         parser=Choice(members=InitialPosition),
         default=InitialPosition.LATEST,
-        doc="Where to begin in a stream that was not read before.",
+        doc="Where to begin in a stream that has not been read before.",
     )
     timestamp_text: ClassVar[Option[str | None]] = _timestamp_text(
         "stream.initpos", "The instant of AT_TIMESTAMP"
@@ -161,8 +161,8 @@ class InitialPositionConfig(Section, section="Source"):
         default=(),
         namespace=Namespace.OURS,
         doc="JSON with positions of single shards, or of streams by name or ARN, that were not "
-        "read before; the others begin at stream.initpos. A shard that is not listed is an error "
-        "(failondataloss).",
+        "read before; the others begin at stream.initpos. A shard that ListShards does not return "
+        "is an error (failondataloss).",
     )
 
     @property
@@ -188,10 +188,10 @@ class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
         parser=Choice(members=EndingPosition),
         default=EndingPosition.LATEST,
         doc="Where a batch read ends. LATEST is the instant at which the DataFrame is loaded. "
-        "Only spark.read has an end: all other readers refuse these options.",
+        "Only spark.read has an end; all other readers refuse these options.",
     )
     timestamp_text: ClassVar[Option[str | None]] = _timestamp_text(
-        "stream.endpos", "The instant of AT_TIMESTAMP, itself not included"
+        "stream.endpos", "The instant of AT_TIMESTAMP, exclusive"
     )
     timestamp_format: ClassVar[Option[str]] = _timestamp_format("stream.endpos")
     timestamp: Derived[datetime | None] = Derived(
@@ -253,7 +253,7 @@ def _instant(lookup: Lookup, section: PositionSection) -> datetime | None:
 
 
 def _instant_problems(lookup: Lookup, section: PositionSection) -> Iterator[ConfigError]:
-    """Yield what is wrong with an instant, and with one that has no effect."""
+    """Yield the problems of an instant, also of one without effect."""
     is_given = lookup.is_given(section.timestamp_text)
     if _is_instant(lookup, section) and not is_given:
         yield MissingOptionError(

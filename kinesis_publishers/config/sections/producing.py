@@ -31,7 +31,7 @@ class Ordering(Enum):
 
 
 class WhenFull(Enum):
-    """What becomes of a record for which the buffer has no room."""
+    """What happens to a record when the buffer is full."""
 
     WAIT = "wait"
     FAIL = "fail"
@@ -62,71 +62,72 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         parser=Duration(),
         default=100.0,
         spellings=("producer.recordmaxbufferedtime",),
-        doc="How long a record waits for others that go with it into one call, or one aggregate.",
+        doc="How long a record waits for others to share a call or an aggregate with.",
     )
     ttl_seconds: Option[float] = Option(
         key="producer.recordttlmillis",
         parser=Duration(minimum=1.0),
         default=300_000.0,
         spellings=("producer.recordttl",),
-        doc="How long a record is sent again while the service refuses it or cannot be reached; "
-        "after that its future has the error. The KPL's RecordTtl is 30 seconds.",
+        doc="How long a record is retried while the service refuses it or cannot be reached. "
+        "After that its future has the error. The KPL's RecordTtl is 30 seconds.",
     )
     max_records: Option[int] = Option(
         key="producer.buffer.maxrecords",
         parser=WholeNumber(minimum=1),
         default=50_000,
-        doc="How many records may be in the buffer, those being sent included.",
+        doc="How many records the buffer may hold, including those being sent.",
     )
     max_bytes: Option[int] = Option(
         key="producer.buffer.maxbytes",
         parser=Size(),
         default=64 * _MIB,
-        doc="How many bytes they may have, with their partition keys.",
+        doc="How many bytes the buffer may hold, including partition keys.",
     )
     when_full: Option[WhenFull] = Option(
         key="producer.buffer.whenfull",
         parser=Choice(members=WhenFull),
         default=WhenFull.WAIT,
-        doc="Whether a record waits for room in the buffer (wait), which is the backpressure, or "
-        "its future has an error at once (fail).",
+        doc="What happens when the buffer is full: a record waits for room (wait), which is the "
+        "backpressure, or its future fails immediately (fail).",
     )
     ordering: Option[Ordering] = Option(
         key="producer.ordering",
         parser=Choice(members=Ordering),
         default=Ordering.NONE,
         doc="Whether the records of each partition key are written in the order in which they are "
-        "put (key): until one is acknowledged, the next of its key waits. With aggregation many "
-        "records of a key go together. With none, a record that is sent again may come later.",
+        "put (key). The next record of a key waits until the previous one is acknowledged; an "
+        "aggregate carries many records of a key at once. With none, a record that is retried may "
+        "be written after later ones.",
     )
     batch_records: Option[int] = Option(
         key="producer.batch.maxrecords",
         parser=WholeNumber(minimum=1, maximum=500),
         default=500,
         spellings=("producer.collectionmaxcount",),
-        doc="The most entries of a PutRecords call; an aggregate is one.",
+        doc="The largest number of entries in a PutRecords call. An aggregate is one entry.",
     )
     batch_bytes: Option[int] = Option(
         key="producer.batch.maxbytes",
         parser=Size(maximum=10 * _MIB),
         default=5 * _MIB,
         spellings=("producer.collectionmaxsize",),
-        doc="The most bytes of a PutRecords call; a larger record goes alone.",
+        doc="The largest size of a PutRecords call. A larger record is sent alone.",
     )
     max_in_flight: Option[int] = Option(
         key="producer.maxinflight",
         parser=WholeNumber(minimum=1),
         default=24,
         spellings=("producer.maxconnections",),
-        doc="How many PutRecords calls may be under way at once.",
+        doc="How many PutRecords calls may be in flight at once.",
     )
     request_timeout_seconds: Option[float] = Option(
         key="producer.requesttimeoutmillis",
         parser=Duration(minimum=1.0),
         default=10_000.0,
         spellings=("producer.requesttimeout",),
-        doc="How long a PutRecords call may take; then it is made again, and its records may be "
-        "in the stream twice.",
+        doc="How long a PutRecords call may take. After that it is retried, and its records may "
+        "be in the stream twice.",
     )
     aggregates: Option[bool] = Option(
         key="producer.aggregation",
@@ -141,29 +142,29 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         parser=Size(minimum=64, maximum=10 * _MIB),
         default=51_200,
         spellings=("producer.aggregationmaxsize",),
-        doc="The most bytes of an aggregate; a larger record goes by itself.",
+        doc="The largest size of an aggregate. A larger record is not aggregated.",
     )
     aggregate_records: Option[int] = Option(
         key="producer.aggregation.maxrecords",
         parser=WholeNumber(minimum=1),
         default=2**32 - 1,
         spellings=("producer.aggregationmaxcount",),
-        doc="The most records of an aggregate.",
+        doc="The largest number of records in an aggregate.",
     )
     rate_percent: ClassVar[Option[float]] = Option(
         key="producer.ratelimit",
         parser=DecimalNumber(minimum=1),
         default=100.0,
-        doc="The most that is sent to a shard, in percent of what it takes (1 MiB and 1,000 "
-        "records a second). The KPL's default is 150.",
+        doc="The maximum rate at which a shard is written, in percent of its limits (1 MiB and "
+        "1,000 records a second). The KPL's default is 150.",
     )
     rate: Derived[float] = Derived(_rate)
     adapts_rate: Option[bool] = Option(
         key="producer.ratelimit.adaptive",
         parser=Flag(),
         default=True,
-        doc="Whether less is sent to a shard that throttles, down to 5 %, and step by step more "
-        "again: several producers share a stream.",
+        doc="Whether the rate adapts to throttling: it falls to as little as 5 % for a shard that "
+        "throttles, and then rises step by step. This lets several producers share a stream.",
     )
     fails_on_error: Option[bool] = Option(
         key="producer.failonerror",
@@ -176,13 +177,14 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         key="producer.backoff.base",
         parser=Duration(),
         default=100.0,
-        doc="The bound of the first delay before what was refused is sent again; it doubles.",
+        doc="The upper bound of the first delay before a refused record is retried. It doubles "
+        "with each attempt.",
     )
     backoff_max_seconds: ClassVar[Option[float]] = Option(
         key="producer.backoff.max",
         parser=Duration(),
         default=5_000.0,
-        doc="The longest delay before what was refused is sent again.",
+        doc="The longest delay before a refused record is retried.",
     )
     retry: Derived[RetryPolicy] = Derived(_retry)
     partitioner: Option[str] = Option(
@@ -193,6 +195,6 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         ),
         default=RANDOM,
         guarded=":",
-        doc="What chooses the partition key of a record that is put without one: RANDOM, or a "
-        "Partitioner of your own as module:Class or entry point.",
+        doc="What chooses the partition key of a record without one: RANDOM, or a Partitioner of "
+        "your own as module:Class or entry point.",
     )

@@ -39,32 +39,34 @@ class PollingConfig(Section, section="Polling"):
         # A shard iterator is valid for five minutes: a longer pause would let every one expire.
         parser=Duration(below=300_000.0),
         default=200.0,
-        doc="The period of the polling loop of a shard at its tip, processing included. Behind the "
-        "tip a shard is polled at once, without records less often, down to once a second.",
+        doc="The polling period of a shard at its tip, processing included. Behind the tip, a "
+        "shard is polled again immediately. Without records it is polled less often, down to once "
+        "a second.",
     )
     limits: Option[ShardLimits] = Option(
         key="shard.limits",
         parser=Choice(members=ShardLimits),
         default=ShardLimits.AWS,
         namespace=Namespace.OURS,
-        doc="Whose limits on polling a shard are kept: aws (five calls and 2 MB a second), or off, "
-        "for a server that has none: a shard is then polled with its period alone.",
+        doc="The limits on polling a shard: aws (five calls and 2 MB a second), or off for a "
+        "server without limits. With off, only the polling period applies.",
     )
     adaptive_reads: Option[bool] = Option(
         key="shard.adaptivereads",
         parser=Flag(),
         default=False,
-        doc="Whether the Limit is adapted to the shard's 2 MiB/s by the average size of a record.",
+        doc="Whether the Limit adapts to the average size of a record, so that a shard stays "
+        "within its 2 MiB/s.",
     )
     encoding: Option[Encoding] = Option(
         key="shard.getrecords.encoding",
         parser=Choice(members=Encoding),
         default=Encoding.AUTO,
         namespace=Namespace.OURS,
-        doc="How GetRecords, GetShardIterator and PutRecords are written: cbor, which takes a "
-        "quarter fewer bytes, json, or auto: CBOR, but JSON for streams read whose records have "
-        "less than 1 kB, where it takes less CPU, and where the service does not understand CBOR, "
-        "as some emulators.",
+        doc="The encoding of GetRecords, GetShardIterator and PutRecords. cbor takes a quarter "
+        "fewer bytes than json. auto uses CBOR, with two exceptions: it reads streams with "
+        "records below 1 kB as JSON, which takes less CPU, and it uses JSON if the service does "
+        "not understand CBOR, as some emulators do not.",
     )
     get_records_retry: RetryOptions = RetryOptions(
         "shard.getrecords", "GetRecords", retries=3, base=300, longest=1000
@@ -89,7 +91,7 @@ class DiscoveryConfig(Section, section="Discovery"):
         key="shard.discovery.intervalmillis",
         parser=Duration(),
         default=10_000.0,
-        doc="The period in which ListShards looks for new shards.",
+        doc="How often ListShards looks for new shards.",
     )
     describe_retry: RetryOptions = RetryOptions(
         "stream.describe", "DescribeStreamSummary", retries=50, base=2000, longest=5000
@@ -130,8 +132,8 @@ class FanOutConfig(Section, section="Enhanced fan-out"):
         default=30_000.0,
         namespace=Namespace.OURS,
         section="Backpressure",
-        doc="How long a subscription may wait for space, or for the end of one delivery, before it "
-        "is closed.",
+        doc="How long a subscription may wait for room in the pool, or for one delivery to end, "
+        "before it is closed.",
     )
     recoverable_errors: Derived[RecoverableErrors] = Derived(recoverable_errors)
 
@@ -167,8 +169,8 @@ class SubscriptionHttpConfig(Section, section="Enhanced fan-out"):
         parser=Choice(members=Http2Client),
         default=Http2Client.HTTPX,
         namespace=Namespace.OURS,
-        doc="What carries subscriptions over HTTP/2: httpx, or pyreqwest, which takes a third of "
-        "the CPU (pip install 'kinesis-publishers[fast]').",
+        doc="The HTTP/2 client of subscriptions: httpx, or pyreqwest, which takes a third of the "
+        "CPU (pip install 'kinesis-publishers[fast]').",
     )
     read_timeout_seconds: Option[float] = Option(
         key="stream.efo.http-client.read-timeout",
@@ -185,8 +187,8 @@ class ProcessingConfig(Section, section="Processing", namespace=Namespace.OURS):
         key="processing.slow-after",
         parser=Duration(unit="s"),
         default=60.0,
-        doc="The time after which a callback, or the body of a loop, that has not returned is "
-        "reported with its shard and record. 0 disables the report.",
+        doc="How long a callback, or the body of a loop, may run before it is reported with its "
+        "shard and record. 0 disables the report.",
     )
 
 

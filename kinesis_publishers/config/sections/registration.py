@@ -77,7 +77,8 @@ class RegistrationConfig(Section, section="Registration"):
         parser=Choice(members=DeregistrationPolicy),
         default=DeregistrationPolicy.CREATED,
         namespace=Namespace.OURS,
-        doc="Which consumers are removed at the end: those that this application created, or none.",
+        doc="Which consumers are removed when reading ends: those that this application created, "
+        "or none.",
     )
     register_timeout_seconds: Option[float] = Option(
         key="stream.registerstreamconsumer.timeout",
@@ -89,7 +90,7 @@ class RegistrationConfig(Section, section="Registration"):
         key="stream.deregisterstreamconsumer.timeout",
         parser=Duration(unit="s"),
         default=60.0,
-        doc="How long a removed consumer may take to be gone.",
+        doc="How long the removal of a consumer may take.",
     )
     consumer_arn: ClassVar[OptionFamily[str | None]] = OptionFamily(
         member=Option(

@@ -1,4 +1,4 @@
-"""What is read, by which publisher, and what becomes of aggregates and of lost data."""
+"""The streams, the publisher, and how aggregates and lost data are treated."""
 
 from __future__ import annotations
 
@@ -138,14 +138,14 @@ class OnInvalidAggregate(Enum):
     """It is delivered as it is."""
 
     FAIL = "fail"
-    """Reading stops with an error, after what stands before it."""
+    """Reading stops with an error, after the records before it."""
 
     DEAD_LETTER = "dead-letter"
-    """The dead letter of ``scan`` takes it, and ``process`` does not."""
+    """The dead letter of ``scan`` receives it, and ``process`` does not."""
 
 
 class SourceConfig(Section, section="Source"):
-    """What becomes of aggregates and of lost data.
+    """How aggregates and lost data are treated.
 
     The class of the publisher is found by the assembly, from the option.
     """
@@ -166,16 +166,17 @@ class SourceConfig(Section, section="Source"):
         parser=Choice(members=AggregationMode),
         default=AggregationMode.AUTO,
         namespace=Namespace.OURS,
-        doc="How aggregates are delivered: deaggregated, without the records of other shards in "
-        "the KPL's after a reshard (auto), in all (kpl) or in none (unfiltered); or whole (off).",
+        doc="How aggregates are delivered. off delivers them whole; all other values deaggregate "
+        "them. After a reshard, an aggregate may contain records of other shards: auto drops them "
+        "from aggregates of the KPL, kpl from all aggregates, unfiltered from none.",
     )
     on_invalid_aggregate: Option[OnInvalidAggregate] = Option(
         key="aggregation.on-invalid",
         parser=Choice(members=OnInvalidAggregate),
         default=OnInvalidAggregate.PLAIN,
         namespace=Namespace.OURS,
-        doc="How a record that begins like an aggregate and is not a valid one is treated: "
-        "delivered as it is (plain), an error (fail), or given to the DeadLetter of scan "
+        doc="What happens to a record that begins like an aggregate but is not a valid one: it is "
+        "delivered unchanged (plain), raises an error (fail), or goes to the DeadLetter of scan "
         "(dead-letter).",
     )
     fail_on_data_loss: Option[bool] = Option(

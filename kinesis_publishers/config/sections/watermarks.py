@@ -45,21 +45,21 @@ class WatermarkConfig(Section, section="Watermarks"):
         key="watermark.sync.interval",
         parser=Duration(),
         default=30_000.0,
-        doc="How often workers with leases publish the watermarks of their shards. That of a shard "
-        "which gets records is published sooner, with each checkpoint.",
+        doc="How often workers with leases publish the watermarks of their shards. A shard that "
+        "receives records publishes its watermark sooner, with each checkpoint.",
     )
     lookahead_seconds: Option[float] = Option(
         key="watermark.lookahead.millis",
         parser=Duration(),
         default=0.0,
-        doc="How far ahead of the others, in event time, a shard is read; with 0, no shard waits. "
-        "With leases, give at least twice watermark.sync.interval, and at least "
-        "lease.failovermillis: with less, workers stop and go.",
+        doc="How far a shard may be ahead of the others in event time. With 0, no shard waits. "
+        "With leases, set it to at least twice watermark.sync.interval and at least "
+        "lease.failovermillis; with less, workers alternate between reading and waiting.",
     )
     queue_capacity: Option[int] = Option(
         key="watermark.sync.queue.capacity",
         parser=WholeNumber(minimum=1),
         default=100,
-        doc="With watermark.lookahead.millis, a shard is not read further while this many of its "
+        doc="With watermark.lookahead.millis, reading a shard pauses while this many of its "
         "records wait for the application.",
     )

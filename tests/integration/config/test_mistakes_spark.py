@@ -112,14 +112,14 @@ _PROGRAMS = {
     "a missing column": (
         "write(lamps.drop('data'))",
         (
-            "ConfigError: there is no column data: the sink writes the columns data (binary or "
+            "ConfigError: the column data is missing: the sink writes the columns data (binary or "
             "string), partitionKey, explicitHashKey and streamName (string)"
         ),
     ),
     "a column too many": (
         "write(lamps.withColumn('amount', F.lit(1)))",
         (
-            "ConfigError: the column amount has no place in a record: select(...) the columns data "
+            "ConfigError: the column amount is not one that the sink writes: select(...) the columns data "
             "(binary or string), partitionKey, explicitHashKey and streamName (string), and pack "
             "others into data, as with to_json(struct(...))"
         ),

@@ -136,7 +136,9 @@ def test_options_of_a_new_table_that_have_no_effect_are_an_error(
 
 @pytest.mark.parametrize("key", ["kinesis.checkpoint.application", "Checkpoint.Store"])
 def test_spark_has_progress_of_its_own_and_says_so(key: str) -> None:
-    with pytest.raises(ConfigErrors, match="progress is in Spark's own checkpoint") as raised:
+    with pytest.raises(
+        ConfigErrors, match="Spark's own checkpoint is the only place for progress"
+    ) as raised:
         Properties.from_spark_options({"streamName": "orders", key: "memory"})
     assert str(raised.value.problems[0]).startswith(key)
 

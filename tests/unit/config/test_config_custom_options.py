@@ -59,7 +59,7 @@ def test_every_problem_is_named_at_once() -> None:
     bad = {"kinesis.custom.replay.spede": "2", "kinesis.custom.replay.speed": "fast"}
     assert problems_of(Properties.parse({**without_path, **bad})) == [
         "kinesis.custom.replay.spede: unknown option; did you mean kinesis.custom.replay.speed?",
-        "kinesis.custom.replay.path is required: set it to a text that is not empty",
+        "kinesis.custom.replay.path is required: set it to a string that is not empty",
         "kinesis.custom.replay.speed: got 'fast', expected a number of at least 0",
     ]
 

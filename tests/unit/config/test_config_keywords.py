@@ -151,12 +151,12 @@ def test_keywords_take_precedence_over_the_properties(is_parsed: bool) -> None:
         ({"stream": "orders", "spark_planner": "auto"}, "spark_planner: only Spark has this"),
         (
             {"stream": "orders", "start": "SOON"},
-            "start: got 'SOON', .* a text as '2026-11-26T10:00:00Z'",
+            "start: got 'SOON', .* a string such as '2026-11-26T10:00:00Z'",
         ),
         ({"stream": "orders", "start": "-1h"}, r"datetime.now\(UTC\) - timedelta\(hours=1\)"),
         (
             {"stream": "orders", "start": datetime(2026, 1, 1)},  # noqa: DTZ001
-            "start: .* has no time zone: give it one",
+            "start: .* has no time zone: add one",
         ),
         ({"stream": "orders", "lease_enabled": 3}, "lease_enabled: got 3, expected true or false"),
         ({"stream": "orders", "region": ["a", 1]}, r"region: got \['a', 1\]"),

@@ -67,7 +67,7 @@ def test_in_dynamodb_leases_have_the_form_of_the_kcl(
     [
         (
             {**_STREAM, "kinesis.lease.enabled": "true"},
-            ["kinesis.lease.enabled is set but kinesis.checkpoint.application is not, without"],
+            ["kinesis.lease.enabled is set but kinesis.checkpoint.application is not, and without"],
         ),
         (
             {**_APPLICATION, "kinesis.lease.workerid": "one"},
@@ -130,7 +130,7 @@ def test_spark_has_no_leases_and_says_so(key: str, value: str) -> None:
         Properties.from_spark_options({"streamName": "orders", key: value})
     (problem,) = raised.value.problems
     assert str(problem).startswith(key)
-    assert "Spark gives shards to its tasks itself: remove it" in str(problem)
+    assert "Spark itself assigns shards to its tasks: remove it" in str(problem)
 
 
 def test_spark_may_read_named_shards() -> None:

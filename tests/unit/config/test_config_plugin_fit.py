@@ -173,7 +173,7 @@ def test_two_packages_with_the_same_name_are_told_apart_by_the_user(
     announce("two", "two_module:Factory")
     with pytest.raises(
         PluginLoadError,
-        match=r"announced more than once \(one_module:Factory of one 1.0; "
+        match=r"has several definitions \(one_module:Factory of one 1.0; "
         r"two_module:Factory of two 1.0\): name the class itself",
     ):
         _load("mine")

@@ -96,7 +96,7 @@ def test_an_unknown_key_names_the_nearest_known_one(key: str, nearest: str) -> N
 )
 def test_a_key_like_nothing_else_is_still_an_error(key: str) -> None:
     (problem,) = _problems({key: "x"})
-    assert "nothing similar is known" in str(problem)
+    assert "no known option is similar" in str(problem)
 
 
 def test_a_key_that_is_no_text_is_an_error() -> None:

@@ -43,7 +43,7 @@ def one_shard(kind: str, marker: object = "") -> str:
         ({"stream_initpos_shards": one_shard("LATEST")}, rf"{_SHARD} begins at LATEST"),
         (
             {"stream_initpos": "AT_TIMESTAMP", "stream_initpos_timestamp": instant(5)},
-            r"initpos .* is later than kinesis\.stream\.endpos .* when it is loaded",
+            r"initpos .* is later than kinesis\.stream\.endpos .* the time of loading",
         ),
         (
             {"startingPosition": "2025-12-01T00:00Z", "endingTimestamp": "2025-11-01T00:00Z"},

@@ -189,9 +189,12 @@ def test_what_is_no_record_is_an_error_that_names_the_key(
     [
         ("data long", "the column data is of type bigint, and must be binary or string: cast it"),
         ("data string, partitionKey long", "partitionKey is of type bigint, and must be string"),
-        ("partitionKey string", "there is no column data: the sink writes the columns data"),
-        ("data string, DATA string", "the column data is there twice"),
-        ("data string, partition_key string", "the column partition_key has no place in a record"),
+        ("partitionKey string", "the column data is missing: the sink writes the columns data"),
+        ("data string, DATA string", "the column data occurs twice"),
+        (
+            "data string, partition_key string",
+            "the column partition_key is not one that the sink writes",
+        ),
     ],
 )
 def test_wrong_columns_are_an_error_at_the_start(server: LocalKinesis, ddl: str, said: str) -> None:
@@ -201,7 +204,7 @@ def test_wrong_columns_are_an_error_at_the_start(server: LocalKinesis, ddl: str,
 
 def test_no_columns_are_an_error_at_the_start() -> None:
     source = KinesisDataSource({"streamname": "orders", "region": "eu-west-1"})
-    with pytest.raises(ConfigError, match="there is no column data"):
+    with pytest.raises(ConfigError, match="the column data is missing"):
         source.writer(StructType(), overwrite=False)
 
 
