@@ -224,7 +224,7 @@ class KinesisDataFetcher:
         return self._is_finished
 
     def _has_nothing_to_read(self) -> bool:
-        if not self.has_children_of_ended:
+        if self._streams.are_changed or not self.has_children_of_ended:
             return False
         unread = {
             key
@@ -269,6 +269,7 @@ class KinesisDataFetcher:
     def add_stream(self, stream: str) -> None:
         """Read a stream (a name or an ARN), too, from the next moment on."""
         self._streams.add(stream)
+        self._is_finished = None
         self._wake.set()
 
     def drop_stream(self, stream: str) -> None:

@@ -164,11 +164,12 @@ class ShardTable:
         _LOGGER.info("Reading %s: %d shards from %s.", name, shards, start)
 
     def _check_resumed_streams(self) -> None:
-        left_out = sorted(self._resume.keys() - self.identities.keys())
         if self._leaves_others:
             return
+        left_out = sorted(self._resume.keys() - self.identities.keys())
         names, configured = ", ".join(left_out), ", ".join(sorted(self.identities))
-        if left_out and len(left_out) == len(self._resume):
+        # What was dropped here was read here.
+        if {*left_out} - self._left_out.keys() and len(left_out) == len(self._resume):
             raise CheckpointError(
                 f"The stored progress belongs to other streams ({names}) than those that are "
                 f"configured ({configured}): use a checkpoint of its own for each set of streams."

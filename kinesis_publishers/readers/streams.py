@@ -77,7 +77,8 @@ class FetchedStreams:
     async def change(self) -> None:
         """Add and drop what was asked for, in that order."""
         while self._changes:
-            await self._changes.popleft()()
+            await self._changes[0]()
+            self._changes.popleft()
 
     async def _add(self, *streams: str) -> None:
         added = await self.shards.add(*streams)

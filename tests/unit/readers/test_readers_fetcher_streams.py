@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from attrs import evolve
 
-from kinesis_publishers import ShardKey, StartingPosition
+from kinesis_publishers import KinesisDataFetcher, ShardKey, StartingPosition
 from kinesis_publishers.errors import ReaderReplacedError, StreamNotFoundError
-from kinesis_publishers.events import ShardsDiscovered, StreamPrepared
+from kinesis_publishers.events import DataLossTolerated, ShardsDiscovered, StreamPrepared
+from kinesis_publishers.model import Positions, Scope
 from kinesis_publishers.testing.fakes import (
     STREAM_ARN,
     FakeControlPlane,
@@ -52,6 +54,7 @@ async def test_a_stream_is_added_to_a_running_fetcher() -> None:
         added_at = world.clock.now()
         before = fetcher.progress[STREAM_ARN]
         fetcher.add_stream("payments")
+        assert not fetcher.is_finished
         await world.clock.settle()
         assert dict(world.started())[ONE] == StartingPosition.at_timestamp(added_at)
         assert [shard_id for shard_id, _ in world.started()] == [ZERO, ONE], "one start each"
@@ -129,6 +132,23 @@ async def test_a_stream_that_is_added_again_continues_where_it_was(kind: type[Wo
     assert read_of(world, 1) == numbers_of(1)
 
 
+async def test_a_third_stream_is_added_after_one_was_dropped() -> None:
+    world = with_payments(World(fails_on_data_loss=False))
+    refunds = PAYMENTS.replace("payments", "refunds")
+    world.control_plane.streams.append(
+        FakeStream([sample_shard(2, stream_arn=refunds)], arn=refunds)
+    )
+    world.shards[TWO] = StoredShard(records_of(2))
+    async with world.running() as fetcher:
+        fetcher.add_stream("payments")
+        fetcher.drop_stream("payments")
+        fetcher.add_stream("refunds")
+        await world.clock.advance(1)
+        assert fetcher.progress.keys() == {STREAM_ARN, PAYMENTS, refunds}
+    assert read_of(world, 2) == numbers_of(2)
+    assert not world.events_of(DataLossTolerated), "it was dropped on purpose"
+
+
 async def test_adding_a_stream_does_not_hide_that_another_reader_has_taken_over() -> None:
     world = with_payments(StoredWorld())
     assert isinstance(world, StoredWorld)
@@ -177,3 +197,21 @@ async def test_a_worker_gives_up_the_leases_of_a_dropped_stream_and_takes_them_a
             assert owner() is None
         assert {one.shard.shard_id for one in fetcher.statuses} == {ZERO}
     assert read_of(world, 1) == numbers_of(1)
+
+
+async def test_each_stream_begins_at_its_own_position() -> None:
+    world = with_payments(World())
+    world.control_plane.streams[1].add(sample_shard(2, stream_arn=PAYMENTS))
+    world.shards[TWO] = StoredShard(records_of(2))
+    last = StartingPosition.after(last_of(2))
+    own = {Scope("payments"): StartingPosition.latest(), Scope(PAYMENTS, TWO): last}
+    initial = Positions(StartingPosition.trim_horizon(), own)
+    services = evolve(world.parts(), initial=initial, streams=("orders", "payments"))
+    pinned = StartingPosition.at_timestamp(world.clock.now())
+    async with world.running(KinesisDataFetcher(services, world.sink)):
+        await world.clock.advance(1)
+    assert dict(world.started()) == {
+        ZERO: StartingPosition.trim_horizon(),
+        ONE: pinned,
+        TWO: last,
+    }
