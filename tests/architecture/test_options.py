@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ast
-from functools import cache
 
 import attrs
-import pytest
 
 from kinesis_publishers.config.catalogue import all_sections
 from kinesis_publishers.config.option import Section
 from tests.architecture.sources import sources
 
 
-@cache
 def attributes_read_outside_config() -> frozenset[str]:
     """Return every attribute name that the code outside of the configuration reads."""
     return frozenset(
@@ -40,13 +37,12 @@ def test_every_section_is_in_the_catalogue() -> None:
     assert of_the_package == set(all_sections())
 
 
-@pytest.mark.parametrize("section", all_sections(), ids=lambda section: section.__name__)
-def test_every_field_of_a_section_is_read_outside_of_the_configuration(
-    section: type[Section],
-) -> None:
+def test_every_field_of_a_section_is_read_outside_of_the_configuration() -> None:
+    read = attributes_read_outside_config()
     unread = {
-        field.name
+        f"{section.__name__}.{field.name}"
+        for section in all_sections()
         for field in attrs.fields(section)
-        if not _names_that_read(section, field.name) & attributes_read_outside_config()
+        if not _names_that_read(section, field.name) & read
     }
     assert not unread

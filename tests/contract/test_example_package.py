@@ -38,6 +38,7 @@ def run(*command: str, path: tuple[str, ...] = (), cwd: Path | None = None) -> s
     return done.stdout
 
 
+@pytest.mark.long
 def test_its_tests_and_our_contract_pass(installed: Path, tmp_path: Path) -> None:
     shutil.copytree(_PACKAGE / "tests", tmp_path / "tests")
     shutil.copy(_PACKAGE / "pyproject.toml", tmp_path)

@@ -27,7 +27,7 @@ from tests.integration.config.screen import Screen, register_consumers, without_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(400)]
 
 _SESSION = Path(__file__).with_name("spark_session.py")
 _ROOT = Path(__file__).parents[3]
@@ -230,7 +230,6 @@ spark.readStream.format("kinesis").options(streamName="orders", region="us-east-
 """
 
 
-@pytest.mark.long
 def test_a_python_of_the_workers_that_lacks_the_package(screen: Screen, tmp_path: Path) -> None:
     venv.create(tmp_path / "other", with_pip=False)
     other = tmp_path / "other" / "bin" / "python"

@@ -12,7 +12,7 @@ from tests.integration.spark.spark_harness import FROM_THE_START, MOSTLY_PREFETC
 if TYPE_CHECKING:
     from tests.integration.spark.spark_harness import QueryRunner
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 _FIRST_SHARD = "shardId-000000000000"
 

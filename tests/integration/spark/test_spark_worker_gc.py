@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from zipfile import ZipFile
 from zipimport import zipimporter
 
+import pytest
 from pyspark.sql.functions import udf
 
 from kinesis_publishers import Properties
@@ -85,6 +86,7 @@ def test_outside_of_a_task_nothing_is_frozen() -> None:
     assert gc.get_freeze_count() == before
 
 
+@pytest.mark.long
 def test_a_task_imports_files_that_were_added_after_the_first_micro_batch(
     spark: SparkSession, runner: QueryRunner, flights: str, tmp_path: Path
 ) -> None:

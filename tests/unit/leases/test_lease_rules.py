@@ -294,7 +294,13 @@ def test_what_is_taken_is_free_and_fits(
     assert len({*taken}) == len(taken)
 
 
-@pytest.mark.parametrize("is_joining", [False, True], ids=["together", "one by one"])
+@pytest.mark.parametrize(
+    "is_joining",
+    [
+        pytest.param(False, id="together", marks=pytest.mark.soak),
+        pytest.param(True, id="one by one"),
+    ],
+)
 async def test_many_shards_are_shared_within_five_looks(*, is_joining: bool) -> None:
     memory, clock = CheckpointMemory(), ManualClock()
     shards = [sample_shard(number) for number in range(200)]
