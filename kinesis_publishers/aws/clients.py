@@ -155,7 +155,6 @@ class Boto3Client:
     """
 
     def __init__(self, config: AwsConfig, name: str, clock: Clock | None = None) -> None:
-        super().__init__()
         self._clock = clock
         self._config = config
         self._name = name
@@ -175,6 +174,11 @@ class Boto3Client:
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:
             self._client.close()
+
+    @property
+    def calls_aws(self) -> bool:
+        """Whether the calls so far went to AWS's own hosts, not to an emulator."""
+        return self._client is not None and is_of_aws(self._client)
 
     async def load(self) -> None:
         """Load now what calls need, in a process whose files may disappear later."""

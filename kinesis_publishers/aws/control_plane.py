@@ -6,10 +6,10 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from kinesis_publishers.abc import ControlPlane
-from kinesis_publishers.aws.clients import Boto3Client, is_of_aws, method_of
+from kinesis_publishers.aws.clients import Boto3Client, method_of
 from kinesis_publishers.aws.errors import complete_answer, text_in
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import AwsConfig
@@ -25,33 +25,32 @@ from kinesis_publishers.model import (
 from kinesis_publishers.model.shards import MAX_RECORD_BYTES
 
 _T = TypeVar("_T")
-# The items of a page, and the request for the next one.
+# The items of a page, and the parameters of the next request.
 _Page: TypeAlias = tuple[list[_T], dict[str, Any] | None]
-# Above it the first pages are too old beside the others: a shard may have been split meanwhile.
+# After this time the first pages are outdated: a shard may have been split meanwhile.
 _LISTING_SECONDS = 60.0
 
 
 class CallingControlPlane(ControlPlane):
-    """Says what is asked of Kinesis and reads its answers; a subclass makes the calls."""
+    """Composes the calls of the control plane and reads their answers; a subclass sends them."""
 
     def __init__(self) -> None:
-        # The first request of a listing, what was read, the request that was refused then, and
-        # when it began.
+        # By listing: its first request, the items read so far, the refused request, and its start.
         self._unfinished: dict[str, tuple[Any, list[Any], dict[str, Any], float]] = {}
 
     @property
     def calls_aws(self) -> bool:
-        """Whether the calls made so far went to AWS's own hosts, and not to an emulator."""
+        """Whether the calls so far went to AWS's own hosts, not to an emulator."""
         return False
 
     @abstractmethod
     async def _ask(
         self, operation: str, where: str, read: Callable[[dict[str, Any]], _T], **request: Any
     ) -> _T:
-        """Make one call and return what ``read`` takes out of the answer."""
+        """Make one call and return ``read(answer)``."""
 
     async def ask(self, operation: str, where: str, **request: Any) -> dict[str, Any]:
-        """Make one call and return its answer; ``where`` is what messages name."""
+        """Make one call and return its answer; error messages name ``where``."""
         return await self._ask(operation, where, lambda answer: answer, **request)
 
     async def _list(
@@ -63,8 +62,8 @@ class CallingControlPlane(ControlPlane):
     ) -> tuple[_T, ...]:
         """Return the items of all pages.
 
-        A repeated listing continues with the page that was refused: otherwise a long listing
-        would never end while some of its calls are refused.
+        A repeated listing continues with the refused page: otherwise a long listing would never
+        end while some of its calls are refused.
         """
         key, now = f"{operation} {where}", asyncio.get_running_loop().time()
         known, items, request, since = self._unfinished.pop(key, (None, [], first, now))
@@ -90,7 +89,7 @@ class CallingControlPlane(ControlPlane):
         """Return the streams of the region, by name: all pages of the listing or none."""
 
         def read(answer: dict[str, Any]) -> _Page[StreamListing]:
-            # Old emulators list the names alone.
+            # Old emulators list only the names.
             known = {one["StreamName"]: one for one in answer.get("StreamSummaries", ())}
             listed = [_listing(name, known.get(name, {})) for name in answer["StreamNames"]]
             if not answer.get("HasMoreStreams"):
@@ -100,7 +99,7 @@ class CallingControlPlane(ControlPlane):
         return await self._list("ListStreams", "the region", read)
 
     async def create_stream(self, name: str, shards: int | None) -> None:
-        """Create a stream with ``shards``, on demand without them; it is CREATING for a while.
+        """Create a stream with ``shards`` (on demand if ``None``), which is CREATING for a while.
 
         Raises:
             ResourceInUseError: a stream of this name exists.
@@ -118,14 +117,14 @@ class CallingControlPlane(ControlPlane):
         try:
             return await self._list_shards(stream_arn, ShardFilter=newer)
         except InvalidArgumentError:
-            # The service refuses an instant beyond the retention: everything is newer than that.
+            # The service refuses an instant beyond the retention, when everything is newer.
             return await self._list_shards(stream_arn)
 
     async def _list_shards(self, stream_arn: str, **extra: Any) -> tuple[Shard, ...]:
         def read(answer: dict[str, Any]) -> _Page[Shard]:
             token = answer.get("NextToken")
-            # A token excludes the stream's name and ARN, and every other parameter. MaxResults
-            # would change nothing: a page has 1,000 shards without it, and never more.
+            # A token excludes all other parameters, even the stream. MaxResults would change
+            # nothing: a page has 1,000 shards without it, and never more.
             following = {"NextToken": token} if token else None
             return [_shard(stream_arn, one) for one in answer["Shards"]], following
 
@@ -163,18 +162,29 @@ class CallingControlPlane(ControlPlane):
         )
 
 
-class Boto3ControlPlane(Boto3Client, CallingControlPlane):
+class Boto3ControlPlane(CallingControlPlane):
     """Calls Kinesis through boto3, on a client that the data plane's connections cannot block.
 
     Use it as ``async with Boto3ControlPlane(config) as control_plane``.
+
+    Attributes:
+        client: makes the calls.
     """
 
     def __init__(self, config: AwsConfig, clock: Clock | None = None) -> None:
-        super().__init__(config, "control plane", clock)
+        super().__init__()
+        self.client = Boto3Client(config, "control plane", clock)
+
+    async def __aenter__(self) -> Self:
+        await self.client.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.client.__aexit__(*raised)
 
     @property
     def calls_aws(self) -> bool:
-        return self._client is not None and is_of_aws(self._client)
+        return self.client.calls_aws
 
     async def _ask(
         self, operation: str, where: str, read: Callable[[dict[str, Any]], _T], **request: Any
@@ -184,7 +194,7 @@ class Boto3ControlPlane(Boto3Client, CallingControlPlane):
             with complete_answer(operation, where):
                 return read(answer)
 
-        return await self.call(operation, where, ask)
+        return await self.client.call(operation, where, ask)
 
 
 def _optional(answer: dict[str, Any], name: str) -> str | None:
@@ -229,7 +239,7 @@ def _shard(stream_arn: str, description: dict[str, Any]) -> Shard:
         starting_sequence_number=text_in(numbers, "StartingSequenceNumber"),
         ending_sequence_number=_optional(numbers, "EndingSequenceNumber"),
     )
-    # A value that is not a number is noticed here, where the call is repeated.
+    # This raises for a value that is not a number, here where the call is repeated.
     HashRange.of(shard)
     return shard
 
