@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final, TypeAlias
 
 from kinesis_publishers.checkpoints.dynamodb_table import (
@@ -45,7 +45,7 @@ from kinesis_publishers.model import (
 from kinesis_publishers.model.checkpoints import KCL_WRITER
 
 PlaceOf: TypeAlias = "Callable[[str, Mapping[str, Any]], tuple[ShardKey, datetime] | None]"
-Beginning: TypeAlias = Callable[[str, PositionType], StartingPosition]
+Beginning: TypeAlias = Callable[[ShardKey, PositionType], StartingPosition]
 
 KEY: Final = "leaseKey"
 # By field of a lease. What has no value is not there.
@@ -130,7 +130,7 @@ def stored_in(
         item: the row.
         place_of: says of a leaseKey, and of what we have added to the row, which shard it is, and
             when the stream of such a key was created; ``None`` leaves the row alone.
-        beginning: says where reading begins of which the row of a key has only LATEST or
+        beginning: says where the reading of a shard begins whose row has only LATEST or
             AT_TIMESTAMP.
 
     Raises:
@@ -147,7 +147,7 @@ def stored_in(
         checkpoint = Checkpoint(
             shard=shard,
             stream_created_at=created if known is None else instant_of(known),
-            progress=_progress(values, state, beginning),
+            progress=_progress(values, state, partial(beginning, shard)),
             lease=_lease(values, state),
         )
         return StoredCheckpoint(checkpoint=checkpoint, version=version_of(values))
@@ -182,7 +182,11 @@ def _is_ours(values: Values) -> bool:
     return is_last and values.get("checkpointOwner") in (None, values.get("kpLeaving"))
 
 
-def _progress(values: Values, state: Mapping[str, Any], beginning: Beginning) -> ShardProgress:
+def _progress(
+    values: Values,
+    state: Mapping[str, Any],
+    beginning: Callable[[PositionType], StartingPosition],
+) -> ShardProgress:
     text, sub = values["checkpoint"], values.get("checkpointSubSequenceNumber", 0)
     if text == {"NULL": True}:
         # zio-kinesis, before its first checkpoint.
@@ -195,7 +199,7 @@ def _progress(values: Values, state: Mapping[str, Any], beginning: Beginning) ->
     if text in (_SHARD_END, PositionType.TRIM_HORIZON.value):
         return ShardProgress(position=StartingPosition.trim_horizon(), is_ended=text == _SHARD_END)
     if text in (_LATEST, _AT_TIMESTAMP):
-        return ShardProgress(position=beginning(values[KEY], PositionType(text)))
+        return ShardProgress(position=beginning(PositionType(text)))
     if sub >= _WHOLE:
         return ShardProgress(position=StartingPosition.after(SequenceNumber(text)))
     number = SequenceNumber(text, None if sub < 0 else sub)

@@ -45,6 +45,7 @@ from kinesis_publishers.model import (
     WHOLE_STREAM,
     Checkpoint,
     CheckpointVersion,
+    Positions,
     PositionType,
     ShardKey,
     StartingPosition,
@@ -66,7 +67,7 @@ class KclRows:
     A row does not say which stream it is of, except by its key.
     """
 
-    def __init__(self, where: object, context: CheckpointStoreContext, initial: datetime | None):
+    def __init__(self, where: object, context: CheckpointStoreContext, initial: Positions | None):
         self._where = where
         self._context = context
         self._initial = initial
@@ -76,7 +77,7 @@ class KclRows:
         # Of the rows that there are.
         self._keys: dict[ShardKey, str] = {}
         # When a row was first seen that is at LATEST, by its key.
-        self._seen_at: dict[str, datetime] = {}
+        self._seen_at: dict[ShardKey, datetime] = {}
         self._warned: set[str] = set()
 
     def __str__(self) -> str:
@@ -143,15 +144,19 @@ class KclRows:
             )
         return shard, created_at(key, identity)
 
-    def _beginning(self, key: str, type_: PositionType) -> StartingPosition:
+    def _instant(self, stream_arn: str) -> datetime | None:
+        """Return the instant of AT_TIMESTAMP in the configuration of a stream."""
+        return None if self._initial is None else self._initial.of_stream(stream_arn).timestamp
+
+    def _beginning(self, shard: ShardKey, type_: PositionType) -> StartingPosition:
         if type_ is PositionType.LATEST:
             # The KCL pins nothing: it begins at the tip each time until its first checkpoint. Here
             # that is the instant at which the row was seen: later records are not lost, and
             # earlier ones the KCL would not read either.
             now = self._context.clock.now()
-            return StartingPosition.at_timestamp(self._seen_at.setdefault(key, now))
-        if self._initial is not None:
-            return StartingPosition.at_timestamp(self._initial)
+            return StartingPosition.at_timestamp(self._seen_at.setdefault(shard, now))
+        if (instant := self._instant(shard.stream_arn)) is not None:
+            return StartingPosition.at_timestamp(instant)
         self._warn_once(
             "AT_TIMESTAMP",
             f"{self} has shards at AT_TIMESTAMP, of which the Kinesis Client Library has the "
@@ -174,7 +179,8 @@ class KclRows:
             return "DeleteItem", row_condition(key, attempt)
         now = self._context.clock.now()
         state = row_state(self._context.application, attempt, checkpoint, now)
-        return "UpdateItem", row_update(key, attempt, checkpoint, state, self._initial)
+        instant = self._instant(attempt.shard.stream_arn)
+        return "UpdateItem", row_update(key, attempt, checkpoint, state, instant)
 
     def _key_of(self, shard: ShardKey) -> str:
         if shard in self._keys:
@@ -206,13 +212,13 @@ class KclLeaseTable(DynamoDbStore):
         context: CheckpointStoreContext,
         aws: AwsConfig,
         config: DynamoDbCheckpointConfig,
-        initial: datetime | None = None,
+        initial: Positions | None = None,
         former: DynamoDbCheckpointConfig | None = None,
     ) -> None:
         """Make a store that is not open yet.
 
         The rows of another application are refused, unless ``context`` names none. ``initial`` is
-        the instant of AT_TIMESTAMP, if streams begin there; ``former`` the table in which a reader
+        where streams begin; ``former`` the table in which a reader
         without leases would have had checkpoints.
         """
         super().__init__(context, aws, config)
@@ -231,7 +237,7 @@ class KclLeaseTable(DynamoDbStore):
             )
             named = {DynamoDbCheckpointConfig.table: context.application}
             config = DynamoDbCheckpointConfig.from_properties(properties.with_values(named))
-        initial = InitialPositionConfig.from_properties(properties).timestamp
+        initial = InitialPositionConfig.from_properties(properties).positions
         return cls(context, AwsConfig.from_properties(properties), config, initial, former)
 
     def name_streams(self, streams: Collection[StreamIdentity]) -> None:

@@ -139,7 +139,7 @@ async def _read_table(
     context = CheckpointStoreContext(application=application, retry=retry, clock=SystemClock())
     if program not in _NUMBER_TABLES:
         # Also zio-kinesis's: what counts here is the same.
-        initial = InitialPositionConfig.from_properties(properties).timestamp
+        initial = InitialPositionConfig.from_properties(properties).positions
         # Whoever has written them.
         context = evolve(context, application="")
         async with KclLeaseTable(context, aws, config, initial) as store:

@@ -16,6 +16,8 @@ from kinesis_publishers.model import (
     CheckpointVersion,
     HashRange,
     Lease,
+    Positions,
+    Scope,
     StoredCheckpoint,
 )
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
@@ -41,6 +43,9 @@ MARK = ShardKey(ORDERS.arn, "*")
 
 def at(sub: int | None) -> ShardProgress:
     return ShardProgress(position=StartingPosition.at(SequenceNumber(NUMBER, sub)))
+
+
+BEGINS = Positions(StartingPosition.at_timestamp(INSTANT))
 
 
 async def load(table: KclTable, **settings: Any) -> StoredCheckpoint:
@@ -128,7 +133,7 @@ async def test_a_shard_at_a_timestamp_begins_at_the_one_in_the_configuration(
     table: KclTable, caplog: pytest.LogCaptureFixture
 ) -> None:
     table.put(lease_item(checkpoint={"S": "AT_TIMESTAMP"}))
-    found = await load(table, initial=INSTANT)
+    found = await load(table, initial=BEGINS)
     assert found.checkpoint.progress == evolve(AT_INSTANT, as_of=None)
     assert warnings_in(caplog) == []
     async with table.store() as store:
@@ -190,9 +195,19 @@ async def test_a_place_of_ours_is_one_of_the_kcl_and_comes_back(
 
 async def test_the_instant_in_the_configuration_is_at_timestamp(table: KclTable) -> None:
     """So is it in that of the KCL, which would fail with another initial position."""
-    item = await save(table, AT_INSTANT, initial=INSTANT)
+    item = await save(table, AT_INSTANT, initial=BEGINS)
     assert item["checkpoint"] == {"S": "AT_TIMESTAMP"}
     assert (await load(table)).checkpoint.progress == AT_INSTANT
+
+
+async def test_each_stream_has_its_own_instant_in_the_configuration(table: KclTable) -> None:
+    own = {Scope(SHARD.stream_name): StartingPosition.at_timestamp(INSTANT)}
+    initial = Positions(StartingPosition.latest(), own)
+    item = await save(table, AT_INSTANT, initial=initial)
+    assert item["checkpoint"] == {"S": "AT_TIMESTAMP"}
+    table.put(lease_item(checkpoint={"S": "AT_TIMESTAMP"}))
+    found = await load(table, initial=initial)
+    assert found.checkpoint.progress.position == AT_INSTANT.position
 
 
 async def test_what_others_have_added_survives_a_write(table: KclTable) -> None:
