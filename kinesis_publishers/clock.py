@@ -19,7 +19,7 @@ from typing import Self
 _LOGGER = logging.getLogger(__name__)
 
 _NONE = timedelta()
-# Where possible, a clock that goes on while the machine is suspended: leases expire meanwhile.
+# Where possible, a clock that runs while the machine is suspended: leases expire meanwhile.
 _monotonic = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME)
     if hasattr(time, "CLOCK_BOOTTIME")

@@ -166,7 +166,7 @@ def close_at_exit(one: _Closeable) -> None:
 
 
 def closed_before_exit(one: _Closeable) -> None:
-    """Note that ``one`` has been closed."""
+    """Take ``one``, which has been closed, off the list."""
     _OPEN.discard(one)
 
 

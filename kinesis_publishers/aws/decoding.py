@@ -28,7 +28,7 @@ _CALENDAR_END = 253_402_300_800  # the year 10,000 in epoch seconds
 def decode_get_records(body: bytes, *, is_cbor: bool = False) -> RecordPage:
     """Decode the body of a GetRecords answer: JSON (``application/x-amz-json-1.1``), or CBOR.
 
-    A full page of 10 MB takes about 20 ms of one core, so that it is decoded in one go on the event
+    A full page of 10 MB takes about 20 ms of one core, so that it is decoded at once in the event
     loop: slices would only add cost.
 
     Raises:

@@ -21,8 +21,19 @@ if TYPE_CHECKING:
 
 # The folders and modules that are edited: a new one is one line here.
 _ROOMS = (
+    "kinesis_publishers.aggregation",
+    "kinesis_publishers.assembly",
+    "kinesis_publishers.aws",
     "kinesis_publishers.cli.config",
+    "kinesis_publishers.clock",
     "kinesis_publishers.config",
+    "kinesis_publishers.event_loop",
+    "kinesis_publishers.metrics",
+    "kinesis_publishers.publishers",
+    "kinesis_publishers.registration",
+    "kinesis_publishers.retry",
+    "kinesis_publishers.tasks",
+    "kinesis_publishers.tracebacks",
     "kinesis_publishers_spark",
 )
 # What a text must not have, and what it should have.

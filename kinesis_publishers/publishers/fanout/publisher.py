@@ -186,7 +186,7 @@ class FanOutRecordPublisher(RecordPublisher):
             await clock.sleep(max(0.1, min(left, seconds)))
         self._is_closed = True
         self._end_reason = f"the application has processed one delivery for more than {seconds:g} s"
-        # The delivery must go on; the next run handles a failure.
+        # The delivery must continue; the next run handles a failure.
         with suppress(_RunOver):
             await self._of_service(subscribed.aclose())
 

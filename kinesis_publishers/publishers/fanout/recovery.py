@@ -79,7 +79,7 @@ class SubscriptionRecovery:
             _LOGGER.warning("%s", message)
 
     def note_end(self, seconds: float) -> None:
-        """Note that a subscription has ended after ``seconds``."""
+        """Update the state after a subscription that has lasted ``seconds``."""
         shortest, longest = _TAKEN_OVER_SECONDS
         self._may_be_taken_over = shortest <= seconds < longest
         if seconds >= longest:
