@@ -119,12 +119,10 @@ class FetchedRecords(DeliverySink):
         self.relieve()
         if status.progress.is_ended:
             self._mark_dirty()
-        until, fetcher, seen = self._catch_up_to, self.fetcher, status.read_until
+        until, fetcher = self._catch_up_to, self.fetcher
         if until is None or fetcher is None:
             return
-        # A shard that was closed when it was listed has an end, and children that follow it. Its
-        # answers may reach the instant before either is known.
-        if seen is not None and seen >= until + self._clock.skew and not status.shard.is_closed:
+        if status.is_read_until(until + self._clock.skew):
             fetcher.finish_shard(status.shard.key)
             self.aligned.finish(status.shard.key)
             self._activity.set()

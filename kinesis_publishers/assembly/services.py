@@ -43,13 +43,13 @@ from kinesis_publishers.config import (
     StreamsConfig,
     selected_streams,
 )
-from kinesis_publishers.engine.data_loss import DataLossGuard
-from kinesis_publishers.engine.delivery import (
+from kinesis_publishers.engine.consumer_context import (
     ConsumerContext,
     CreatePublisher,
-    DeliverySink,
     MissingShard,
 )
+from kinesis_publishers.engine.data_loss import DataLossGuard
+from kinesis_publishers.engine.delivery import DeliverySink
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.slow_calls import SlowCalls

@@ -10,7 +10,8 @@ from attrs import define, field, frozen
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.alignment import count_before
-from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, user_records
+from kinesis_publishers.engine.consumer_context import ConsumerContext, user_records
+from kinesis_publishers.engine.delivery import Delivery
 from kinesis_publishers.engine.range_estimate import RangeEstimate
 from kinesis_publishers.engine.shard_loop import ShardLoop
 from kinesis_publishers.errors import AggregationError, PositionTrimmedError, ReplayMismatchError

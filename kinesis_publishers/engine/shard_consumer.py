@@ -10,7 +10,8 @@ from attrs import evolve
 
 from kinesis_publishers.abc import RecordBatchConsumer
 from kinesis_publishers.engine.alignment import latest_known
-from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, ShardStatus, user_records
+from kinesis_publishers.engine.consumer_context import ConsumerContext, user_records
+from kinesis_publishers.engine.delivery import Delivery, ShardStatus
 from kinesis_publishers.engine.shard_loop import ShardLoop
 from kinesis_publishers.errors import AggregationError, PositionTrimmedError
 from kinesis_publishers.events import ShardEnded, ShardStarted, ShardStopped

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.config.plugins import check_fit
-from kinesis_publishers.engine.delivery import (
+from kinesis_publishers.engine.consumer_context import (
     SHARD_NOT_FOUND,
     ConsumerContext,
     DeliveryRoom,

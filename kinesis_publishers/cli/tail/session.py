@@ -117,11 +117,10 @@ class TailSession(DeliverySink):
         lag = 0.0 if status.progress.is_ended else status.lag_seconds(self._clock.now())
         self._lags[status.shard.key] = lag
         self._largest_lag = max(lag or 0.0, self._largest_lag)
-        until, fetcher, seen = self._until, self._fetcher, status.read_until
+        until, fetcher = self._until, self._fetcher
         if until is None or fetcher is None:
             return
-        # A shard that was closed when it was listed has an end, and children that come after it.
-        if seen is not None and seen >= until + self._clock.skew and not status.shard.is_closed:
+        if status.is_read_until(until + self._clock.skew):
             fetcher.finish_shard(status.shard.key)
         self._stop_if_finished()
 

@@ -12,7 +12,8 @@ from kinesis_publishers.assembly import Services, open_services
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties
 from kinesis_publishers.engine.alignment import LATE_AFTER, ReadLimit
-from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, ShardStatus
+from kinesis_publishers.engine.consumer_context import SHARD_NOT_FOUND
+from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import ShardKey, StartingPosition, StreamProgress

@@ -15,7 +15,8 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties, SourceConfig, SubscriptionHttpConfig
 from kinesis_publishers.config.assignments import has_other_reader
 from kinesis_publishers.config.catalogue import CUSTOM
-from kinesis_publishers.engine.delivery import ConsumerContext, DeliverySink
+from kinesis_publishers.engine.consumer_context import ConsumerContext
+from kinesis_publishers.engine.delivery import DeliverySink
 from kinesis_publishers.engine.range_consumer import Leftovers, RangeConsumer
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.events import EventSink

@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 
 from kinesis_publishers.abc import RecordBatchConsumer
 from kinesis_publishers.engine.alignment import count_before
-from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, MissingShard
+from kinesis_publishers.engine.consumer_context import SHARD_NOT_FOUND, MissingShard
 from kinesis_publishers.model import (
     RecordBatch,
     RunResult,

@@ -11,7 +11,8 @@ from attrs import define, evolve, field
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.alignment import Front
-from kinesis_publishers.engine.delivery import ShardStatus, drop_processed
+from kinesis_publishers.engine.consumer_context import drop_processed
+from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.publishers.polling import PollingRecordPublisher
 from kinesis_publishers.readers.ranges.record_search import (

@@ -17,8 +17,9 @@ from kinesis_publishers.abc import (
 )
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.config import AggregationMode, PendingConfig, Properties
+from kinesis_publishers.engine.consumer_context import ConsumerContext
 from kinesis_publishers.engine.data_loss import DataLossGuard
-from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.events import Event

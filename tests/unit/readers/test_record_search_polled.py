@@ -10,8 +10,8 @@ from attrs import define, evolve
 
 from kinesis_publishers import PublisherContext, SequenceNumber, StartingPosition
 from kinesis_publishers.config import PollingConfig
+from kinesis_publishers.engine.consumer_context import MissingShard
 from kinesis_publishers.engine.data_loss import DataLossGuard
-from kinesis_publishers.engine.delivery import MissingShard
 from kinesis_publishers.errors import InvalidArgumentError, StreamNotFoundError
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.readers.ranges.record_search import RecordSearch, polled_pages

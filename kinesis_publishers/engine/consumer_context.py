@@ -1,0 +1,274 @@
+"""What the consumers of a fetcher share: room for deliveries, the rules of records and shards."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import TypeAlias
+
+from attrs import define, field, frozen
+
+from kinesis_publishers.abc import RecordPublisher
+from kinesis_publishers.aggregation.codec import has_aggregates
+from kinesis_publishers.aggregation.deaggregation import Deaggregator
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.engine.data_loss import DataLossGuard
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink
+from kinesis_publishers.engine.pool import PendingPool, Reservation
+from kinesis_publishers.errors import (
+    ConsumerNotFoundError,
+    InternalServiceError,
+    ProcessingCancelledError,
+    ServiceError,
+    ShardNotFoundError,
+    StreamNotFoundError,
+)
+from kinesis_publishers.events import (
+    BackpressureBegan,
+    BackpressureEnded,
+    EventSink,
+    ProcessingFailed,
+    RecordsProcessed,
+    RecordsSkipped,
+    ignore_event,
+)
+from kinesis_publishers.model import (
+    RecordBatch,
+    SequenceNumber,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    StartingPosition,
+)
+from kinesis_publishers.retry import RetryBudget, RetryPolicy
+from kinesis_publishers.tasks import cancelled_from_outside_only
+
+#: The errors for a shard that the service does not find; :class:`MissingShard` decides.
+SHARD_NOT_FOUND = (StreamNotFoundError, ShardNotFoundError, ConsumerNotFoundError)
+
+_LOGGER = logging.getLogger(__name__)
+
+CreatePublisher: TypeAlias = "Callable[[StartingPosition, Shard], Awaitable[RecordPublisher]]"
+HasShard: TypeAlias = Callable[[Shard], Awaitable[bool]]
+
+# A node of the service may not know a listed shard yet; that lasts for a moment.
+_ASK_AGAIN = RetryPolicy(
+    max_retries=0, base_seconds=1.0, max_seconds=5.0, exponent=1.5, outage_seconds=300.0
+)
+
+
+@frozen(kw_only=True)
+class ConsumerContext:
+    """What the consumers of one fetcher share.
+
+    Attributes:
+        has_shard: asks the service whether it still lists a shard. For a shard that has left the
+            retention, the service reports a missing stream. Without this question the reader
+            believes that report.
+    """
+
+    create_publisher: CreatePublisher
+    pool: PendingPool
+    sink: DeliverySink
+    aggregates: Deaggregator
+    data_loss: DataLossGuard
+    clock: Clock
+    events: EventSink
+    has_shard: HasShard | None = None
+    # The log has a warning about the order of their records.
+    _disordered: set[ShardKey] = field(factory=set, init=False)
+
+    def missing(self, shard: Shard) -> MissingShard:
+        """Return what decides if the service does not find ``shard``."""
+        return MissingShard(shard, self.data_loss, self.has_shard, self.clock, self.events)
+
+    def in_order(self, batch: RecordBatch) -> RecordBatch:
+        """Return ``batch`` with its records ascending, each once."""
+        ordered, shard = batch.in_order(), batch.shard.key
+        if repeated := len(batch) - len(ordered):
+            self.events(RecordsSkipped(shard=shard, records=repeated))
+        if ordered is not batch and shard not in self._disordered:
+            self._disordered.add(shard)
+            _LOGGER.warning(
+                "%s: an answer has records out of order or repeated. They are delivered in order "
+                "and once, but the server is faulty. This is logged once per shard.",
+                shard,
+            )
+        return ordered
+
+
+@define(eq=False)
+class DeliveryRoom:
+    """The share of the pool that one consumer holds for its next delivery.
+
+    Attributes:
+        oldest: the arrival time of the first record that the application is processing; ``None``
+            if it is processing none.
+    """
+
+    _shard: ShardKey
+    _context: ConsumerContext
+    oldest: datetime | None = field(default=None, init=False)
+    _reservation: Reservation | None = field(default=None, init=False)
+
+    async def acquire(self, records: int, payload_bytes: int) -> None:
+        """Release what is held, and wait for about this much room."""
+        if not self.try_acquire(records, payload_bytes):
+            self._reservation = await self._wait_for_room(records, payload_bytes)
+
+    def try_acquire(self, records: int, payload_bytes: int) -> bool:
+        """Release what is held, and take this much room if no other consumer waits for it."""
+        self.release()
+        self._reservation = self._context.pool.try_acquire(records, payload_bytes)
+        return self._reservation is not None
+
+    async def _wait_for_room(self, records: int, payload_bytes: int) -> Reservation:
+        context, shard = self._context, self._shard
+        context.events(BackpressureBegan(shard=shard, records=records, payload_bytes=payload_bytes))
+        began_at = context.clock.monotonic()
+        try:
+            return await context.pool.acquire(records, payload_bytes, shard)
+        finally:
+            seconds = context.clock.monotonic() - began_at
+            context.events(BackpressureEnded(shard=shard, seconds=seconds))
+
+    async def take(self, batch: RecordBatch) -> Reservation:
+        """Return the room for ``batch``, which has records; wait for room if none is held."""
+        if self._reservation is None:
+            await self.acquire(len(batch), batch.payload_bytes)
+        reservation, self._reservation = self._reservation, None
+        assert reservation is not None
+        reservation.resize(len(batch), batch.payload_bytes)
+        return reservation
+
+    async def deliver(self, delivery: Delivery) -> None:
+        """Hand a delivery to the application."""
+        self.oldest = delivery.batch.slice(0, 1).last_arrival
+        try:
+            await self._process(delivery)
+        except BaseException:
+            delivery.release()
+            raise
+        finally:
+            self.oldest = None
+
+    async def _process(self, delivery: Delivery) -> None:
+        context, shard = self._context, self._shard
+        # Taken before the application may drop or change anything.
+        records, payload_bytes = len(delivery.batch), delivery.batch.payload_bytes
+        began_at = context.clock.monotonic()
+        try:
+            with cancelled_from_outside_only(
+                ProcessingCancelledError, f"{shard}: what takes the records"
+            ):
+                await context.sink.deliver(delivery)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            context.events(ProcessingFailed(shard=shard, records=records, error=text))
+            raise
+        context.events(
+            RecordsProcessed(
+                shard=shard,
+                records=records,
+                payload_bytes=payload_bytes,
+                seconds=context.clock.monotonic() - began_at,
+            )
+        )
+
+    def release(self) -> None:
+        """Give the room back, if any is held."""
+        if self._reservation is not None:
+            self._reservation.release()
+            self._reservation = None
+
+
+def drop_processed(
+    batch: RecordBatch, processed: SequenceNumber | None, events: EventSink = ignore_event
+) -> RecordBatch:
+    """Return the records of ``batch`` that come after ``processed``."""
+    # The normal case costs one comparison.
+    if processed is None or not len(batch) or batch.first_sequence_number > processed:
+        return batch
+    repeated = batch.count_up_to(processed)
+    events(RecordsSkipped(shard=batch.shard.key, records=repeated))
+    return batch.slice(repeated, len(batch))
+
+
+async def user_records(
+    batch: RecordBatch,
+    processed: SequenceNumber | None,
+    context: ConsumerContext,
+    shard: Shard | None = None,
+) -> RecordBatch:
+    """Deaggregate ``batch``, and return the records that are still unread.
+
+    Args:
+        batch: stored records that follow ``processed`` or contain it.
+        processed: where reading continues, possibly inside an aggregate.
+        context: what the consumers share.
+        shard: the shard of ``batch``, as ListShards describes it; ``None`` if only its name is
+            known.
+    """
+    records = await context.aggregates.expand(batch, shard)
+    if records is not batch:
+        records = drop_processed(records, processed, context.events)
+    if processed is None or processed.sub_sequence_number != 0 or not len(records):
+        return records
+    # The Kinesis Client Library counts a record outside of aggregates as the first inside itself.
+    is_plain = records.first_sequence_number == processed.whole
+    if is_plain and not has_aggregates(records.payloads[:1]):
+        records = drop_processed(records, processed.whole, context.events)
+    return records
+
+
+class MissingShard:
+    """Decides what follows when the service does not find a shard or its stream.
+
+    ``has_shard`` is as in :class:`ConsumerContext`.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        guard: DataLossGuard,
+        has_shard: HasShard | None,
+        clock: Clock,
+        events: EventSink,
+    ) -> None:
+        self._shard, self._guard, self._has_shard, self._clock = shard, guard, has_shard, clock
+        self._retries = RetryBudget(_ASK_AGAIN, clock, events=events, shard=shard.key)
+
+    def reset(self) -> None:
+        """Note that the shard was found."""
+        self._retries.reset()
+
+    async def has_left(self, error: ServiceError, progress: ShardProgress) -> bool:
+        """Return whether a shard has left the retention, and report it; otherwise wait.
+
+        Raises:
+            DataLossError: the shard has left, and loss is not tolerated.
+            StreamRecreatedError: the stream is not the one that was read.
+            ServiceError: ``error``, because the stream is gone or nothing can answer.
+            RetriesExhaustedError: the service has listed both for long without finding them.
+        """
+        shard, is_listed = self._shard, None
+        await self._guard.check_identity(shard.stream_arn, cause=error)
+        if isinstance(error, ShardNotFoundError):
+            is_listed = False
+        elif self._has_shard is not None:
+            with suppress(StreamNotFoundError):
+                is_listed = await self._has_shard(shard)
+        if is_listed is False:
+            self._guard.report_unread(shard.key, progress, cause=error)
+            return True
+        if is_listed is None or not isinstance(error, StreamNotFoundError):
+            raise error
+        doubted = InternalServiceError(
+            f"{str(error).rstrip('.')}. But stream and shard are listed.",
+            operation=error.operation,
+            code=error.code,
+        )
+        await self._clock.sleep(self._retries.delay_after(doubted))
+        return False
