@@ -1,4 +1,4 @@
-"""What tests of code that reads Kinesis need: named fakes, a clock to move, a local Kinesis.
+"""Tools for tests of code that uses Kinesis: named fakes, a clock to move, a local Kinesis.
 
 Everything is imported when it is first used: pytest loads this package in every project where it is
 installed, and the local server needs the packages of the extra ``local``. The

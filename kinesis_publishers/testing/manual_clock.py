@@ -22,7 +22,7 @@ class ManualClock(Clock):
     over a loop that sleeps 2 s runs five iterations, not one.
 
     Args:
-        start: the first wall-clock time, aware; 2026-01-01T00:00Z unless given.
+        start: the first wall-clock time, aware; 2026-01-01T00:00Z by default.
     """
 
     def __init__(self, start: datetime = _EPOCH) -> None:

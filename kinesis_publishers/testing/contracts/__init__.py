@@ -1,4 +1,4 @@
-"""Contract suites: what a replaceable part owes, as pytest classes with one fixture to override.
+"""Contract suites: the duties of replaceable parts, as pytest classes with a fixture to override.
 
 A test module subclasses one, with a name that begins with ``Test``, and returns its own part from
 the fixture ``subject`` (``new_store`` for a store of checkpoints); pytest runs the tests of the

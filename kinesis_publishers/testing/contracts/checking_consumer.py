@@ -1,4 +1,4 @@
-"""What publishers deliver to in a contract: it checks each delivery, and says what is wrong."""
+"""The consumer of publishers in a contract: it checks each delivery and reports what is wrong."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class CheckingConsumer(RecordingConsumer):
             return await super().__call__(batch)
 
     def release_room(self) -> None:
-        """Take the room back, as a delivery or the end of a run does."""
+        """Release the room, as a delivery or the end of a run does."""
         if self._sleeps_before is not None:
             self.slept_with_room += sum(self._sleeps[self._sleeps_before :])
         self._sleeps_before = None
 
     def check(self) -> None:
-        """Fail for what was wrong so far, also if the publisher has swallowed or wrapped it."""
+        """Fail for any problem so far, even if the publisher has swallowed or wrapped it."""
         if self._violation is not None:
             raise self._violation
         assert not self._is_busy, (

@@ -1,4 +1,4 @@
-"""What every store of checkpoints must do, as tests: for ours and for those of others."""
+"""The duties of every store of checkpoints, as tests for ours and for those of others."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _TURNS_BEFORE_CANCELLING = (0, 1, 2, 4, 8, 16, 32)
 
 
 def store_context(application: str) -> CheckpointStoreContext:
-    """Return what a store under test is made with: short delays, and this machine's clock."""
+    """Return the context of a store under test: short delays, and this machine's clock."""
     return CheckpointStoreContext(
         application=application,
         retry=RetryPolicy(max_retries=20, base_seconds=0.02, max_seconds=0.2, exponent=1.5),
@@ -116,7 +116,7 @@ def _shard(number: int) -> ShardKey:
 
 
 class CheckpointStoreContract:
-    """What every store of checkpoints must do. Override the fixture ``new_store``.
+    """The duties of every store of checkpoints. Override the fixture ``new_store``.
 
     It returns a function that makes a store, not open yet, for the application of a name. All
     stores that it makes in one test have the same storage, which is empty when the test begins;

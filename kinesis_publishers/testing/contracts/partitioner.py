@@ -1,4 +1,4 @@
-"""What every partitioner must do, as tests: for ours and for those of others."""
+"""The duties of every partitioner, as tests for ours and for those of others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PartitionerSubject:
 
 
 class PartitionerContract:
-    """What every partitioner owes. Override the fixture ``subject``."""
+    """The duties of every partitioner. Override the fixture ``subject``."""
 
     subject = missing_fixture("PartitionerSubject")
 

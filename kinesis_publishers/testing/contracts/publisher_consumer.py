@@ -1,4 +1,4 @@
-"""What a publisher owes to its consumer: patience, its answer, its errors, and its cancellation."""
+"""A publisher's duties to its consumer: it waits, obeys the answer, and passes errors on."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _WAITING, _PROCESSING = _PLACES = ("waiting for room", "processing a batch")
 
 
 class _ApplicationError(Exception):
-    """What an application may raise: nothing that a publisher knows."""
+    """An error of an application, which no publisher knows."""
 
 
 class _EngineStop(BaseException):
-    """What ends a run from above, and is no ``Exception``."""
+    """Ends a run from above, and is no ``Exception``."""
 
 
 class _Stopping(CheckingConsumer):
-    """Raises ``error`` at ``place`` and with any records, or waits there for ever."""
+    """Raises ``error`` at ``place`` and with any records, or waits there forever."""
 
     def __init__(self, shard: Shard, place: str, error: BaseException | None = None) -> None:
         super().__init__(shard, self._take)

@@ -38,7 +38,7 @@ from kinesis_publishers.testing.fakes.samples import sample_records
 
 @closes_subject
 class RecordPublisherFactoryContract:
-    """What every factory owes, with any source of records. Override the fixture ``subject``."""
+    """The duties of every factory, with any source. Override the fixture ``subject``."""
 
     subject = missing_fixture("FactorySubject")
 

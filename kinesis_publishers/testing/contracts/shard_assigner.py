@@ -1,4 +1,4 @@
-"""What every assigner of shards must do, as tests: for ours and for those of others."""
+"""The duties of every assigner of shards, as tests for ours and for those of others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AssignerSubject:
 
 
 class ShardAssignerContract:
-    """What every assigner owes. Override the fixture ``subject``."""
+    """The duties of every assigner. Override the fixture ``subject``."""
 
     subject = missing_fixture("AssignerSubject")
 

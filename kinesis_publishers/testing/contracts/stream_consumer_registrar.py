@@ -34,14 +34,14 @@ _BEHAVIOUR = Behaviour(region="eu-west-1", consumer_creating_seconds=1)
 
 @define(eq=False)
 class RegistrarSubject:
-    """How a contract gets at a registrar: the value of its fixture.
+    """The registrar under test: the value of the fixture.
 
     Attributes:
         make: makes the registrar, from its context and the consumers that are there already: their
             ARNs, by the ARN of the stream.
         consumer_name: the name that the registrar gives to its consumers.
         registers: whether it registers consumers. One that does not finds them registered.
-        clock: what the registrar sleeps on.
+        clock: the clock of the registrar.
         server: the service, in this process: two streams.
     """
 
@@ -105,7 +105,7 @@ class RegistrarSubject:
             self.server.deregister_consumer(stream, name)
 
     def let_creating_take(self, seconds: float) -> None:
-        """Let a consumer that is registered from now on be CREATING for so long."""
+        """Let consumers that are registered from now on be CREATING for ``seconds``."""
         self.server.behaviour = evolve(_BEHAVIOUR, consumer_creating_seconds=seconds)
 
     async def finish(self, work: Awaitable[_T]) -> _T:
@@ -123,7 +123,7 @@ _NEVER_SECONDS = 10**9
 
 @closes_subject
 class StreamConsumerRegistrarContract:
-    """What every registration strategy owes. Override the fixture ``subject``."""
+    """The duties of every registration strategy. Override the fixture ``subject``."""
 
     subject = missing_fixture("RegistrarSubject")
 

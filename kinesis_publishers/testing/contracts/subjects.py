@@ -1,4 +1,4 @@
-"""What a contract is given to test, and how it runs and cancels that."""
+"""The subjects of contracts, and how contracts run and cancel them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HeldShard:
 
     Attributes:
         shard: which one.
-        records: what it holds, in its order, with the sequence numbers and arrival times that they
+        records: its records in order, with the sequence numbers and arrival times that they
             have there.
     """
 
@@ -43,13 +43,13 @@ class HeldShard:
 
 
 class PublisherSubject(ABC):
-    """How a contract gets at a publisher, wherever that has its records from.
+    """The publisher under test, whatever the source of its records.
 
     What a publisher need not be able to do is declared by the class attributes; the tests that need
     it are skipped otherwise, and say so.
 
     Attributes:
-        clock: what the publisher sleeps on, if a test can move it. Without one it runs in real
+        clock: the clock of the publisher, if a test can move it. Without one it runs in real
             time, and what takes longer than 30 seconds fails.
         can_hold_open: ``hold`` takes ``is_open``.
         can_be_interrupted: :meth:`interrupt_after` is there.
@@ -72,7 +72,7 @@ class PublisherSubject(ABC):
         otherwise.
 
         Args:
-            records: what it holds: none, or up to a dozen.
+            records: none, or up to a dozen.
             is_open: more may come: its end is never reached (only with ``can_hold_open``).
         """
 
@@ -81,7 +81,7 @@ class PublisherSubject(ABC):
         """Return a new publisher of a shard that is held."""
 
     async def interrupt_after(self, deliveries: int) -> None:
-        """Let the service break off, once, after so many deliveries of the next publisher.
+        """Let the service break off once, after this many deliveries of the next publisher.
 
         An iterator expires or a subscription ends: what the publisher remembers of the
         service is of no use after that (only with ``can_be_interrupted``).
@@ -106,10 +106,10 @@ class PublisherSubject(ABC):
 
 
 class FactorySubject(PublisherSubject):
-    """How a contract gets at a factory; it does for the contract of its publishers as well.
+    """The factory under test. It also serves the contract of its publishers.
 
     Attributes:
-        factory_class: what is tested.
+        factory_class: the class under test.
         bad_properties: properties that the factory must refuse, each complete but for the one thing
             that is wrong; with none the test is skipped.
     """
@@ -126,11 +126,11 @@ class FactorySubject(PublisherSubject):
 
     @property
     def context(self) -> PublisherContext:
-        """What the factory may use: nothing of AWS answers, unless a subclass says otherwise."""
+        """The context of the factory. Nothing of AWS answers, unless a subclass overrides it."""
         return publisher_context(clock=self.clock)
 
     def factory(self) -> RecordPublisherFactory:
-        """Return a new factory, of properties that were pickled, as on their way to a worker."""
+        """Return a new factory whose properties were pickled, as on their way to a worker."""
         parsed = Properties.parse(self.properties, complete=False)
         travelled: Properties = pickle.loads(pickle.dumps(parsed))
         factory = self.factory_class.from_properties(travelled, self.context)
@@ -158,7 +158,7 @@ CANCELLING_SECONDS = 5.0
 
 
 def missing_fixture(kind: str, name: str = "subject") -> Any:
-    """Return a fixture that says what a subclass of a contract lacks."""
+    """Return a fixture whose error names the fixture that a subclass lacks."""
 
     @pytest.fixture(name=name)
     def refuse(self: object) -> NoReturn:
@@ -188,7 +188,7 @@ def _closing(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[No
         try:
             await test(self, subject, **more)
         except BaseException:
-            # Its own error is what counts, a skip included.
+            # The error of the test counts, a skip included.
             with suppress(Exception):
                 await subject.finish(subject.close())
             raise
@@ -205,7 +205,7 @@ def require(subject: object, capability: str) -> None:
 
 @contextmanager
 def no_task_is_left() -> Iterator[None]:
-    """Check that no task is running afterwards that was not before."""
+    """Check that the block leaves no task running."""
     before = asyncio.all_tasks()
     yield
     left = [task for task in asyncio.all_tasks() - before if not task.done()]
@@ -252,7 +252,7 @@ async def assert_can_be_cancelled(
 
 
 async def _end(task: asyncio.Task[object]) -> None:
-    """Cancel ``task`` as often as it takes, within reason: it may be what swallows it."""
+    """Cancel ``task`` until it ends, within reason: the task may swallow a cancellation."""
     for _ in range(_TURNS):
         if task.done():
             return

@@ -1,7 +1,7 @@
-"""Named fakes: planes and publishers that follow a script, and recorders of what they are asked.
+"""Named fakes: planes and publishers that follow a script, and recorders of calls.
 
-A script knows no rules of the service. What has rules (stream consumers and their phases, limits,
-reshards, faults) is :class:`~kinesis_publishers.testing.local_kinesis.LocalKinesis`, whose
+A script knows no rules of the service. For rules (stream consumers and their phases, limits,
+reshards, faults) use :class:`~kinesis_publishers.testing.local_kinesis.LocalKinesis`, whose
 ``data_plane()`` and ``control_plane()`` need no network either.
 """
 

@@ -1,4 +1,4 @@
-"""Planes that answer what a test has written down, and remember what they were asked."""
+"""Planes that follow a script of the test, and record every call."""
 
 from __future__ import annotations
 
@@ -100,8 +100,7 @@ class SubscribeCall:
 class FakeDataPlane(DataPlane):
     """Answers as the behaviours of its shards say.
 
-    Iterators are strings of which each is used as the service would: one that was not handed out
-    fails the test.
+    An iterator that it has not handed out fails the test.
 
     Args:
         shards: the behaviour of each shard, by shard id; or one behaviour for all shards.
@@ -128,7 +127,7 @@ class FakeDataPlane(DataPlane):
         return [call for call in self.calls if isinstance(call, SubscribeCall)]
 
     def behaviour_of(self, shard_id: str) -> ShardBehaviour:
-        """Return what decides the answers of a shard."""
+        """Return the behaviour of a shard."""
         if not isinstance(self._shards, Mapping):
             return self._shards
         assert shard_id in self._shards, f"no test expected a call for {shard_id}"
@@ -191,10 +190,10 @@ class ListCall:
 
 @define(eq=False)
 class FakeStream:
-    """What is said of a stream; every attribute may be changed between two calls.
+    """The description of a stream. Any attribute may change between two calls.
 
     Attributes:
-        shards: what ListShards shows, in the order in which it shows it.
+        shards: the shards that ListShards returns, in its order.
         arn: the stream; its name is the last part.
         status: ``ACTIVE``, ``CREATING``, ``DELETING`` or ``UPDATING``.
         closed_at: when shards were closed, by shard id: a listing since later leaves them out.
@@ -226,7 +225,7 @@ class FakeStream:
         self.shards.extend(shards)
 
     def close(self, shard_id: str, *, at: datetime | None = None) -> None:
-        """Mark a shard as closed, and remember ``at`` as the instant."""
+        """Mark a shard as closed since ``at``."""
         self.shards = [
             evolve(one, ending_sequence_number="9" * 30) if one.shard_id == shard_id else one
             for one in self.shards
@@ -235,16 +234,16 @@ class FakeStream:
             self.closed_at[shard_id] = at
 
     def remove(self, shard_id: str) -> None:
-        """Let a shard vanish, as the retention makes it."""
+        """Remove a shard, as the service does after the retention."""
         self.shards = [one for one in self.shards if one.shard_id != shard_id]
 
 
 class FakeControlPlane(ControlPlane):
-    """Describes streams as a test has written them down; it has no stream consumers.
+    """Describes the streams of a test; it has no stream consumers.
 
     Attributes:
-        streams: what exists; anything else is not found.
-        errors: what the next calls raise instead of answering; ``None`` lets one through.
+        streams: the streams that exist; any other is not found.
+        errors: the errors that the next calls raise; ``None`` lets a call succeed.
         calls: every call, in order.
     """
 

@@ -1,4 +1,4 @@
-"""A producer that keeps what it is given, for the code that puts."""
+"""A producer that keeps its records, for tests of code that puts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["FakeProducer"]
 
 
 class FakeProducer:
-    """Stands in for a ``KinesisProducer``: everything is written at once, or fails as a test says.
+    """Stands in for a ``KinesisProducer``: it writes everything at once, or fails as the test says.
 
     It refuses what the producer refuses, but for a record's size. What has rules of the service
     (limits, order, aggregates, reshards) needs a producer and a LocalKinesis.

@@ -1,4 +1,4 @@
-"""What runs publishers and takes their records in a test: scripts, recorders, a shard reader."""
+"""Tools that run publishers and take their records: scripts, recorders, a shard reader."""
 
 from __future__ import annotations
 
@@ -126,10 +126,10 @@ class RecordingSink(DeliverySink):
 
 @frozen(kw_only=True)
 class ScriptedRun:
-    """What one ``run`` does: deliver, then return or fail.
+    """One ``run`` of a script: it delivers, then returns or fails.
 
     Attributes:
-        batches: what is delivered, in order.
+        batches: the deliveries, in order.
         result: what is returned.
         error: what is raised instead.
     """
@@ -174,7 +174,7 @@ class ScriptedPublisherFactory(RecordPublisherFactory):
 
     @classmethod
     def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
-        """Return a factory whose shards are empty: nothing in a configuration is a script."""
+        """Return a factory of empty shards: a configuration has no script."""
         return cls()
 
     async def create(self, starting_position: StartingPosition, shard: Shard) -> ScriptedPublisher:
@@ -224,11 +224,11 @@ async def finish(
 
 @frozen(kw_only=True)
 class ShardReader:
-    """Everything that a consumer of a shard or of a range needs in a test.
+    """The surroundings of a consumer of a shard or of a range in a test.
 
     Attributes:
-        clock: the clock that the factory uses too.
-        events: what was reported by the consumer.
+        clock: the clock, which the factory uses too.
+        events: the events that the consumer has reported.
         fails_on_data_loss: as ``kinesis.failondataloss``.
         aggregation: as ``kinesis.aggregation``.
         fails_on_invalid: whether ``kinesis.aggregation.on-invalid`` is ``fail``.

@@ -1,4 +1,4 @@
-"""Shards, records and batches to test with: plain values, the same each time."""
+"""Sample shards, records and batches: plain values, always the same."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def sample_records(
     """Return ``count`` records of one shard that arrived one second apart.
 
     Args:
-        count: how many.
+        count: the number of records.
         first: the index of the first one: ``sample_records(2, first=3)`` continues
             ``sample_records(3)``.
-        shard: the shard that holds them; shard 0 unless given.
+        shard: the shard that holds them; shard 0 by default.
         size: the length of each payload, in bytes.
         arrival: when the record of index 0 arrived (aware).
     """

@@ -1,4 +1,4 @@
-"""The named behaviours of a shard: each returns a data plane that shows one."""
+"""The named behaviours of a shard, each as a data plane."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def empty_shard(answers: int) -> FakeDataPlane:
 def records_in_calls(
     records: int | Sequence[Record], calls: int, millis_behind: int = 0
 ) -> FakeDataPlane:
-    """A shard that hands out ``records`` over ``calls`` GetRecords and has then ended.
+    """A shard that returns ``records`` over ``calls`` GetRecords, and then ends.
 
     The answers are as equal in size as they can be. Reading may begin at any position.
 
     Args:
         records: how many of :func:`~kinesis_publishers.testing.fakes.sample_records`, or these.
-        calls: how many answers they come in, at least one record each.
+        calls: the number of answers, each with at least one record.
         millis_behind: the lag of every answer but the last, which is at the tip.
     """
     return FakeDataPlane(_in_pages(records, calls, millis_behind))
 
 
 def expired_iterator_after(answers: int, *, records: int | Sequence[Record] = 100) -> FakeDataPlane:
-    """A shard whose iterator expires, once, after so many answers.
+    """A shard whose iterator expires once, after this many answers.
 
     It holds ``records``, in two answers more than that, and has then ended. The test fails if
     GetRecords is called again without a new iterator.
@@ -61,21 +61,21 @@ def expired_iterator_after(answers: int, *, records: int | Sequence[Record] = 10
 
 
 def throttled(times: int, *, records: int | Sequence[Record] = 10) -> FakeDataPlane:
-    """A shard that refuses ``times`` GetRecords, then hands out ``records`` and has ended."""
+    """A shard that refuses ``times`` GetRecords, returns ``records``, and then ends."""
     return FakeDataPlane(ThrottledCalls(_in_pages(records, 1), times=times))
 
 
 def bounded_shard(
     records: int | Sequence[Record], batches: int, per_subscription: int | None = None
 ) -> FakeDataPlane:
-    """A shard that pushes ``records`` in ``batches`` events and has then ended.
+    """A shard that pushes ``records`` in ``batches`` events, and then ends.
 
     Reading may begin and continue at any position.
 
     Args:
         records: how many of :func:`~kinesis_publishers.testing.fakes.sample_records`, or these.
-        batches: how many events they come in, at least one record each.
-        per_subscription: after how many events a subscription ends; ``None`` lets it last.
+        batches: the number of events, each with at least one record.
+        per_subscription: the number of events in a subscription; ``None`` for no end.
     """
     return FakeDataPlane(_BoundedShard(_in_pages(records, batches), per_subscription))
 
@@ -83,7 +83,7 @@ def bounded_shard(
 def events(
     *pushed: SubscriptionEvent | Exception | None, refusals: Sequence[Exception | None] = ()
 ) -> FakeDataPlane:
-    """A shard whose subscriptions push exactly these, and raise what is an error.
+    """A shard whose subscriptions push these events and raise these errors.
 
     Each subscription continues where the previous one ended, and ends when nothing is left.
 
@@ -133,7 +133,7 @@ class _EmptyShard(ShardBehaviour):
 
 
 class _OnlyPushes(ShardBehaviour):
-    """A shard that is not polled."""
+    """A shard that fails the test if it is polled."""
 
     async def locate(self, position: StartingPosition) -> int:
         raise AssertionError("GetShardIterator was called for a shard that is subscribed to")

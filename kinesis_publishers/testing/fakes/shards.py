@@ -1,4 +1,4 @@
-"""How one shard answers a scripted data plane: pages and errors that a test has written down."""
+"""The answers of one shard of a scripted data plane: pages and errors."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ class ShardBehaviour(ABC):
 
 @define(eq=False)
 class StoredShard(ShardBehaviour):
-    """A shard as the service keeps it: positions are honoured, its end can be reached.
+    """A shard as the service keeps it: it honours positions, and its end can be reached.
 
     Attributes:
-        records: what it holds; a test may append while it is read.
-        page_ends: the indices at which an answer stops before its Limit; without them an answer
-            is as large as its Limit allows.
+        records: its records; a test may append while they are read.
+        page_ends: the indices at which an answer stops before its Limit; without them, answers
+            are as large as their Limit allows.
         is_closed: whether its end can be reached.
         child_shards: what its last answer announces.
         millis_behind_latest: the lag of every answer that does not reach the tip.
@@ -195,7 +195,7 @@ class ThrottledCalls(FailingCalls):
 
 
 class ExpiringIterators(ShardBehaviour):
-    """Lets an iterator expire, once, ``after`` so many answers; it must be replaced then."""
+    """Lets an iterator expire once, ``after`` this many answers; it must then be replaced."""
 
     def __init__(self, shard: ShardBehaviour, *, after: int) -> None:
         self._shard = shard

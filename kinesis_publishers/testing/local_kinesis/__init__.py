@@ -1,4 +1,4 @@
-"""A local Kinesis Data Streams service with the semantics that consumers trip over.
+"""A local Kinesis Data Streams service with the semantics that catch consumers out.
 
 Shards end, split and merge; records are routed to open shards only and leave with the retention;
 read limits hold; consumers subscribe to shards by enhanced fan-out; faults can be scripted. Nothing

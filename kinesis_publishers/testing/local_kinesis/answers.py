@@ -1,4 +1,4 @@
-"""What goes back to a client: a whole answer, a body that is made while it is sent, an error."""
+"""The answers to a client: a whole one, a body that is made while it is sent, an error."""
 
 from __future__ import annotations
 

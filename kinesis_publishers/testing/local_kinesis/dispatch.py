@@ -1,4 +1,4 @@
-"""What a front does with a request: a call of the service, in JSON or CBOR, or an admin call."""
+"""The dispatch of requests: calls of the service in JSON or CBOR, and admin calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The body of an accepted SubscribeToShard: what comes next, its frames, and their faults."""
+"""The body of an accepted SubscribeToShard: its events, their frames and faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripted faults: what goes wrong, for which calls, how often. Carrying it out is the front's."""
+"""Scripted faults: what goes wrong, for which calls, how often. The front carries them out."""
 
 from __future__ import annotations
 

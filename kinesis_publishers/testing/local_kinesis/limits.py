@@ -1,4 +1,4 @@
-"""What the service refuses, how long its changes take, and the windows that measure rates."""
+"""The limits of the service, the duration of its changes, and the windows that measure rates."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Limits:
 
 @frozen(kw_only=True)
 class Behaviour:
-    """How the service behaves where AWS takes its time or where its answer is a trap.
+    """The behaviour of the service where AWS takes time, or where its answer is a trap.
 
     Attributes:
         creating_seconds: how long a new stream is CREATING.

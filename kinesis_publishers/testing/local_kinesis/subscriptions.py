@@ -1,4 +1,4 @@
-"""Which subscriptions are open, who may open another, and why one has to end."""
+"""The open subscriptions, the rules for opening another, and the reasons to end one."""
 
 from __future__ import annotations
 
