@@ -1,4 +1,4 @@
-"""How many records of a range are still to come: a guess that spares bytes, and costs no record."""
+"""Estimates how many records of a range are still to come; a wrong estimate loses no record."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from attrs import define, field
 
 from kinesis_publishers.model import RangeSize, RecordBatch
 
-# Where a guess is too low, so much is asked for next: calls cost more than what they fetch in vain.
+# The least to ask for after too low an estimate: a call costs more than records fetched in vain.
 _LEAST_SHARE = 0.05
 _LEAST_RECORDS = 100
 _LEAST_BYTES = 256 * 1024
-# Records whose times tell nothing may be followed by so many of the same kind.
+# If arrival times do not help, expect this share of further records.
 _INSTANT_SHARE = 0.1
-# What a guess by time may be short of.
+# The margin of an estimate by time.
 _MARGIN = 1.05
 # What producers can write to a shard (AWS service limits).
 _SHARD_RECORDS_PER_SECOND = 1000
-# Arrival times have no parts of a millisecond.
+# The resolution of arrival times.
 _INSTANT_SECONDS = 0.001
 
 
 @define(eq=False)
 class RangeEstimate:
-    """Follows the records of a range, and says how many to ask for.
+    """Counts the records of a range, and estimates how many to ask for.
 
     Args:
         size: what the planner of the range knows; ``None`` for nothing.

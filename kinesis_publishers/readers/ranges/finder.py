@@ -27,36 +27,34 @@ from kinesis_publishers.tasks import TaskScope
 #: The ends of the ranges that one round found; shards with nothing new are left out.
 Ends: TypeAlias = dict[ShardKey, RangeEnd]
 
-# How many shards are looked at together.
+# The number of shards in one look.
 _LOOKS_AT_ONCE = 64
-# At most two of the five calls a second that a shard allows are spent on looking: the others are
-# for reading, which is done elsewhere and does not know of it.
+# Looks take at most two of the five calls a second that a shard allows. The others are for the
+# readers, which run elsewhere and do not know about the looks.
 _LOOK_INTERVAL_SECONDS = 0.5
 _TIP_LASTS_SECONDS = 1.5
-# Looks at all shards together: a thousand idle ones must not keep the driver busy.
+# The limit for all shards: a thousand idle ones must not keep the driver busy.
 _LOOKS_PER_SECOND = 400
 _LEAST = Portion()
-# With so many shards that this is what limits, they are looked at in so many groups: a round for
-# each shard that comes due cost a sixth more.
+# Where that limit binds, the shards form this many groups: a round per shard costs a sixth more.
 _GROUPS = 10
 
 
 class KinesisRangeFinder:
-    """Says round by round how far each shard may be read, and leaves the reading to others.
+    """Finds in each round how far each shard may be read; others read.
 
-    A range ends with a record that exists, or immediately before one, so that it can be read any
-    number of times and is the same each time. A shard begins when all its parents have been handed
-    out to their ends, in an earlier round.
+    A range ends with an existing record or immediately before one, so that every read of it returns
+    the same records. A shard begins in a round after those in which all of its parents ended.
 
     Args:
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
-        piece_records: into pieces of about how many user records several tasks may cut a large
-            range; ``None`` if they are not to cut any, which costs no look.
-        patience_seconds: how long a shard that cannot be read holds the others back; ``None`` if
-            the shards do not stay together in time.
-        late: counts the user records of each shard that come after much younger ones of others;
-            of what was not seen, an estimate.
+        piece_records: the approximate number of user records per piece, if several tasks may share
+            a large range; ``None`` cuts no range, and costs no look.
+        patience_seconds: how long an unreadable shard holds the others back; ``None`` if the shards
+            do not stay together in time.
+        late: counts the user records of each shard that come after much younger ones of others. It
+            is an estimate where records were not seen.
         aligned_until: the latest arrival that was read before.
 
     Attributes:
@@ -150,18 +148,17 @@ class KinesisRangeFinder:
     async def find(
         self, limit: ReadLimit, portion: Portion = _LEAST, *, until: datetime | None = None
     ) -> Ends:
-        """Return what may be read now, within ``limit``; what lags is not read in one go.
+        """Return what may be read now, within ``limit``; a backlog takes several rounds.
 
-        Aligned shards are read to one instant: what is left in any of them arrived later. Without a
-        limit that costs at most one GetShardIterator and one small GetRecords per shard, and some
-        more of each where a busy shard has fallen silent. With one, the records are counted, which
-        costs their bytes once more.
+        Aligned shards are read to one instant. Without a limit this costs at most one
+        GetShardIterator and one small GetRecords per shard, and a few more where a busy shard has
+        fallen silent. With a limit it counts the records, which fetches their bytes twice.
 
         Args:
-            limit: the most that all ranges may have together.
-            portion: about how much that is of shards that lag, without a limit.
-            until: shards that are not aligned are looked at only while something that arrived
-                before this instant may be unread (Trigger.AvailableNow).
+            limit: the maximum of all ranges together.
+            portion: the approximate size of a round of a backlog, without a limit.
+            until: shards that are not aligned are no longer looked at once everything that arrived
+                before this instant was seen (Trigger.AvailableNow).
         """
         if self._services.clock.monotonic() < self._next_round:
             return {}
@@ -179,11 +176,11 @@ class KinesisRangeFinder:
 
     async def _find(self, limit: ReadLimit, portion: Portion, until: datetime | None) -> Ends:
         await self._discover_if_due(until)
-        # Shards that stay together are all looked at: those that lag come to where they are.
+        # Aligned shards are all looked at: the lagging ones catch up with the others.
         due = self._due_probes(None if self.rounds.is_aligned else until)
         if until is not None and self.is_caught_up(until):
             return {}
-        # Where a shard begins says when, and how fast it is written to.
+        # The first records of a shard show its beginning in time, and its rate.
         await self._for_each([one for one in due if not one.is_anchored], ShardProbe.anchor)
         probes = list(self._probes.values())
         ends = await self._take(await self.rounds.find(probes, due, limit, portion))
@@ -223,8 +220,8 @@ class KinesisRangeFinder:
         self._is_listing_stale = False
 
     def _misses_shards(self, until: datetime | None) -> bool:
-        # A shard may have been closed since the listing: its tip says nothing about its children,
-        # and its end may come in an answer of its own.
+        # A shard may have closed since the listing. Its tip says nothing about its children, and
+        # its end may come in a separate answer.
         return self._is_listing_stale or (until is not None and self._listed_at < until)
 
     async def _discover_if_due(self, until: datetime | None = None) -> None:
@@ -236,7 +233,7 @@ class KinesisRangeFinder:
         services = self._services
         shared = services.polling.create, services.clock, services.aggregates, self._piece_records
         startable = self._shards.startable()
-        # With many shards each is asked less often.
+        # With more shards, each is asked less often.
         tip_lasts = timedelta(seconds=max(_TIP_LASTS_SECONDS, 3 * _look_interval(len(startable))))
         for shard in startable:
             probe = before.get(shard.key)
@@ -253,12 +250,12 @@ class KinesisRangeFinder:
         interval = _look_interval(len(probes))
         due = [probe for probe in probes if probe.wait(interval) <= 0]
         if due and interval == _LOOK_INTERVAL_SECONDS:
-            # Few shards come due together, or each would have micro-batches of its own.
+            # Bring the dates of few shards together: else each would have its own micro-batches.
             due = [probe for probe in probes if probe.wait(interval / 2) <= 0]
         return due
 
     def _pause(self, due: Sequence[ShardProbe]) -> None:
-        """Wait until a shard comes due; where there are many, until several do."""
+        """Wait until a shard comes due, or several of many."""
         interval = _look_interval(len(self._probes))
         if not due:
             wait = min((probe.wait(interval) for probe in self._probes.values()), default=interval)
@@ -284,7 +281,7 @@ class KinesisRangeFinder:
         self, probe: ShardProbe, look: Callable[[ShardProbe], Awaitable[None]]
     ) -> None:
         if probe.last_look == float("-inf"):
-            # What is missing later shows with the first record that follows.
+            # Later losses show with the first record after them.
             guard, now = self._services.data_loss, self._services.clock.now()
             await guard.check_retention(probe.shard, probe.progress, now)
         await self._look_or_begin_again(probe, look)
@@ -295,7 +292,7 @@ class KinesisRangeFinder:
     ) -> None:
         services = self._services
         missing = services.missing(probe.shard)
-        # Again in the same round: Trigger.Once has no other.
+        # Retry within the round: Trigger.Once has only one.
         while True:
             try:
                 return await look(probe)
@@ -314,7 +311,7 @@ class KinesisRangeFinder:
         if until is not None and self.rounds.is_aligned:
             late_before = until - LATE_AFTER
         check, now = self._services.data_loss.check_beginning, self._services.clock.now()
-        # All at once: shards that are far behind share the question for the retention.
+        # Concurrently: shards that are far behind share one question for the retention.
         async with TaskScope() as scope:
             for key, count in counts.items():
                 probe = self._probes[key]

@@ -1,4 +1,4 @@
-"""Reads exact ranges of many shards at once, in bounded memory, call after call."""
+"""Reads exact ranges of many shards at once, in bounded memory."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from kinesis_publishers.tasks import TaskScope
 
 
 class KinesisRangeReader:
-    """Reads ranges, call after call, with the same clients and budget.
+    """Reads ranges; all calls share the clients and the budget.
 
-    What a range leaves, a publisher and the records that were fetched with its last one, is kept
-    for the range that follows it: that needs no GetShardIterator and fetches nothing twice. A
-    subscription is closed with its range.
+    The publisher of a range, and the records fetched beyond its end, are kept for the next range,
+    which then needs no GetShardIterator and fetches nothing twice. A subscription is closed with
+    its range.
 
     Args:
         publishers: makes what reads the shards.
@@ -78,15 +78,15 @@ class KinesisRangeReader:
         *,
         expected_bytes: int | None = None,
     ) -> None:
-        """Read exactly ``ranges``, all at once; return when they have been handed on.
+        """Read exactly ``ranges``, concurrently; return when all records have been delivered.
 
-        Records of one shard come in their order; those of different shards as they arrive. When one
-        range fails the others are stopped.
+        Records of one shard come in order, those of different shards as they arrive. If a range
+        fails, the others are stopped.
 
         Args:
             ranges: what to read, at most one range per shard.
             sink: what the records are handed to.
-            expected_bytes: about how much all of it is; with fan-out a little is polled.
+            expected_bytes: the approximate total; fan-out polls small ranges.
 
         Raises:
             DataLossError: a range no longer begins or ends with its own records.
@@ -116,17 +116,17 @@ class KinesisRangeReader:
 
 _LOGGER = logging.getLogger(__name__)
 
-# A subscription costs a call, a connection and, for any reader within the next five seconds, the
-# shard. Polling reads so much in about two seconds.
+# A subscription costs a call and a connection, and blocks the shard for other readers for five
+# seconds. Polling reads this much in about two seconds.
 _MIN_SUBSCRIBED_BYTES = 4 * 1024 * 1024
 
 
 def as_polling(properties: Properties) -> Properties:
-    """Return ``properties`` that poll, if they subscribe to shards; any others stay."""
+    """Return ``properties`` with polling in place of subscriptions."""
     if not publisher_factory_class(properties).subscribes:
         return properties
     publisher, http2_client = SourceConfig.record_publisher, SubscriptionHttpConfig.http2_client
-    # They go with the publisher that reads them, unless a class for credentials does, too.
+    # Custom options go with the publisher that reads them, unless a class for credentials does too.
     custom = () if has_other_reader(properties) else properties.members(CUSTOM)
     return properties.with_values(
         {
@@ -178,7 +178,7 @@ class SubscribeThenPoll(RecordPublisher):
     def _log(self, subscriber: RecordPublisher) -> None:
         failure = subscriber.failure if isinstance(subscriber, FanOutRecordPublisher) else None
         if isinstance(failure, ServiceError) and not failure.retryable:
-            # The rows are right, but the user pays for fan-out without getting it.
+            # The records are right, but the user pays for fan-out and gets polling.
             _LOGGER.warning("%s: not subscribed to but polled: %s", self._shard, failure)
 
     def follow(self, batch: RecordBatch, processed: SequenceNumber | None) -> None:
@@ -221,7 +221,7 @@ class RangePublishers:
         return cls(plain=services.factory)
 
     def subscribes(self, expected_bytes: int | None) -> bool:
-        """Say whether a range of about this size is subscribed to; ``None`` is not known."""
+        """Say whether to subscribe for a range of about this size; ``None`` is unknown."""
         is_large = expected_bytes is None or expected_bytes >= _MIN_SUBSCRIBED_BYTES
         return self.fan_out is not None and is_large
 

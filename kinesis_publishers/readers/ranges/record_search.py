@@ -1,4 +1,4 @@
-"""Finds the first record from a place in a shard on, and the last one of a shard that is silent."""
+"""Finds the first record after a place in a shard, and the last record of a silent shard."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.publishers.polling import PollingRecordPublisher
 
-# Enough to see the whole tail of a quiet shard at once; of a busier one it is a sample.
+# The whole tail of a quiet shard, and a sample of a busier one.
 _LOOK_RECORDS = 100
 # What producers can write to a shard in the second that is left in the end (AWS service limits).
 _TAIL_RECORDS = 1000
-# Only if arrival times say nothing, as when all records bear the same one.
+# Where arrival times do not help, as when all records bear the same one.
 _BULK_RECORDS = 10_000
 _FIRST_STEP = timedelta(seconds=1)
 _GROWTH = 4
@@ -57,7 +57,7 @@ iterator that has expired does not show."""
 
 
 class RecordSearch:
-    """Searches shards for what Kinesis has no call for.
+    """Searches shards for records that no call of Kinesis finds.
 
     A look is one GetShardIterator and, mostly, one small GetRecords.
     """
@@ -197,7 +197,7 @@ CreatePollingPublisher: TypeAlias = Callable[
 
 
 async def read_page(publisher: PollingRecordPublisher) -> ShardPage | None:
-    """Let ``publisher`` make one call; no page says that it has to be made again later."""
+    """Let ``publisher`` make one call; without a page, the call has to be made again later."""
     consumer = _OnePage()
     has_ended = await publisher.run(consumer) is RunResult.COMPLETE
     return None if consumer.batch is None else ShardPage(batch=consumer.batch, has_ended=has_ended)

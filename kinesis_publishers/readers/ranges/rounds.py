@@ -1,4 +1,4 @@
-"""Chooses what one round hands out of each shard, so that the shards stay together in time."""
+"""Chooses what a round has of each shard, so that the shards stay together in time."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ Look: TypeAlias = (
 
 _LOGGER = logging.getLogger(__name__)
 
-# What is counted of a shard at once: the first is the most that GetRecords returns (AWS limits).
+# The limits of one count of a shard; the first is that of GetRecords (AWS service limits).
 _MOST_RECORDS = 10_000
 _FEWEST_RECORDS = 100
-# A round counts so often: one shard may have most of what the limit allows.
+# The counts per round: one shard may have most of what the limit allows.
 _COUNTS_PER_ROUND = 4
 # A thousand hours of 32 MB a second are more than any stream holds.
 _MOST_PORTIONS = 1 << 20
@@ -110,8 +110,8 @@ class Rounds:
         if self._patience is None and limit.is_unlimited:
             counts = await self._find_apart(probes, due, portion.share(len(probes)))
             return {} if self._are_too_few(probes, limit) else counts
-        # What was left behind does not come to the others in one go: it is waited for again as soon
-        # as it has moved.
+        # A shard that was left behind catches up in several rounds. The others wait for it again as
+        # soon as it has moved.
         await self._for_each([one for one in due if one.shard.key in self.lost], ShardProbe.anchor)
         if limit.is_unlimited:
             counts, holders = await self._find_together(probes, due, limit, portion)
@@ -121,7 +121,7 @@ class Rounds:
         return counts
 
     def _are_too_few(self, probes: Iterable[ShardProbe], limit: ReadLimit) -> bool:
-        """Say whether fewer records wait than a round has at least; more are looked for then."""
+        """Say whether fewer records wait than the minimum of a round, and then look for more."""
         if not limit.min_records:
             return False
         is_too_few = sum(probe.waiting_records for probe in probes) < limit.min_records
@@ -155,7 +155,7 @@ class Rounds:
             if end >= target - INSTANT:
                 holders = [one for one in waited_for if not one.knows(target)]
                 break
-            # The children have what came after that, and are read when their parent has ended.
+            # Later records are in the children, which are read after their parent has ended.
             target, is_lowered = end + INSTANT, True
             asked = [one for one in probes if one.forget_after(target)]
         if target is None or holders:

@@ -10,31 +10,31 @@ from attrs import astuple, define, evolve, field, frozen
 
 from kinesis_publishers.engine.alignment import Weight
 
-# Records that arrive while the service answers, or whose arrival times are not in order, are found
-# by the next look: the closer to now, the more often a look finds nothing.
+# The next look finds records that arrive during this one, or whose arrival times are out of order.
+# The closer to now a look is, the more often it finds nothing.
 BEHIND_NOW = timedelta(milliseconds=200)
-# A look costs a shard's quota and the driver's time: so much at most, by the records seen so far.
+# The limits of one look, which costs the shard's quota and the driver's time.
 _TAIL_RECORDS = 100
 _TAIL_BYTES = 256 * 1024
 _JUMP_RECORDS = 10
-# So much is fetched twice, by the driver and by an executor, to see how large a burst is, or to
-# find the last record before a silence.
+# The driver and an executor both fetch this much, to measure a burst or to find the last record
+# before a silence.
 _REST_BYTES = 1024 * 1024
-# A range of a shard that lags has about so much at least: for less, a micro-batch costs too much.
+# The approximate minimum of a range of a lagging shard: a micro-batch of less costs too much.
 _RANGE_BYTES = 32 * 1024 * 1024
-# What has less takes its time for other things than bytes.
+# Below this size the duration of a micro-batch says nothing about the rate.
 _TELLING_BYTES = 16 * 1024 * 1024
 _SHORTEST_SECONDS = 0.01
-# By how much a query that lags goes on faster than time itself, at least. In seconds too: where
-# Spark is not twice as fast as the producers, each micro-batch would be longer than the last. More
-# only where longer micro-batches are asked for, because the trigger comes seldom.
+# A lagging query advances at least this much faster than time. The limit in seconds keeps
+# micro-batches from growing without end where Spark is less than twice as fast as the producers.
+# Only a rare trigger, which asks for longer micro-batches, raises it.
 _HEADWAY = 2.0
 _HEADWAY_SECONDS = 60.0
 # What a producer can write to one shard (AWS service limits).
 _SHARD_BYTES_PER_SECOND = 1024 * 1024
-# Arrival times have no parts of a millisecond.
+# The resolution of arrival times.
 INSTANT = timedelta(milliseconds=1)
-# The most that GetRecords returns (AWS service limits): a piece of a range is not less. And tasks
+# The most that GetRecords returns (AWS service limits), and the least for a piece of a range. Tasks
 # that read one shard share five calls and 2 MB a second.
 _PAGE_RECORDS = 10_000
 _PAGE_BYTES = 10 * 1024 * 1024
@@ -42,17 +42,17 @@ _MOST_PIECES = 4
 # A shard allows five new iterators a second (AWS service limits), and its readers need some.
 _JUMPS_AT_ONCE = 5.0
 _JUMPS_PER_SECOND = 3.0
-# How much the latest sample counts.
+# The weight of the latest sample.
 _WEIGHT = 0.3
 
 
 @frozen
 class Sample:
-    """How fast a shard is written to and how large its records are, by those that were seen."""
+    """The rate of a shard and the size of its records, estimated from those that were seen."""
 
     bytes_per_second: float
     record_bytes: float
-    # The same, where an aggregate is the records inside it.
+    # Of the records inside aggregates.
     user_record_bytes: float
 
 
@@ -60,7 +60,7 @@ NO_SAMPLE = Sample(bytes_per_second=1.0, record_bytes=1.0, user_record_bytes=1.0
 
 
 def sampled(before: Sample | None, weights: Sequence[Weight], *, seconds: float) -> Sample | None:
-    """Return the estimate with records added that came in so many seconds."""
+    """Return the estimate after records that came within ``seconds``."""
     if not weights:
         return before
     size, count = sum(one.payload_bytes for one in weights), sum(one.records for one in weights)
@@ -75,7 +75,7 @@ def sampled(before: Sample | None, weights: Sequence[Weight], *, seconds: float)
 
 
 def _averaged(old: float, new: float) -> float:
-    """Follow a rise at once and a fall by orders of magnitude: a burst tells too high a rate."""
+    """Follow a rise linearly and a fall in orders of magnitude: the rate of a burst is too high."""
     return old + _WEIGHT * (new - old) if new > old else old * (new / old) ** _WEIGHT
 
 
