@@ -24,7 +24,7 @@ _ROOMS = (
     "kinesis_publishers.aggregation",
     "kinesis_publishers.assembly",
     "kinesis_publishers.aws",
-    "kinesis_publishers.cli.config",
+    "kinesis_publishers.cli",
     "kinesis_publishers.clock",
     "kinesis_publishers.config",
     "kinesis_publishers.event_loop",
@@ -33,6 +33,7 @@ _ROOMS = (
     "kinesis_publishers.registration",
     "kinesis_publishers.retry",
     "kinesis_publishers.tasks",
+    "kinesis_publishers.testing",
     "kinesis_publishers.tracebacks",
     "kinesis_publishers_spark",
 )

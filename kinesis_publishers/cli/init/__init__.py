@@ -33,7 +33,7 @@ _SUFFIX: Final = ".txt"
     help="; ".join(f"{name}: {text}" for name, text in KINDS.items()) + ".",
 )
 def init(folder: Path, kind: str) -> None:
-    """Write a small project that works: a program, its tests, and a README that says how to go on.
+    """Write a small project that works: a program, its tests, and a README with the next steps.
 
     It runs against 'kinesis-publishers local' until its properties name a stream of your own.
 

@@ -167,13 +167,13 @@ def single_readers(rows: Rows, keys: Iterable[ShardKey]) -> list[StoredCheckpoin
 async def settled_rows(
     store: CheckpointStore, properties: Properties, keys: Collection[ShardKey]
 ) -> Rows:
-    """Return the rows when nobody reads ``keys``.
+    """Return the rows once no worker reads ``keys``.
 
     A worker that is alive renews its leases within the failover time, which is waited for; no clock
     of another machine is asked.
 
     Raises:
-        ClickException: somebody reads one of them, or may do so.
+        ClickException: a worker reads one of them, or may do so.
     """
     rows = await load_rows(store, properties)
     before = {key: rows[key].version for key in keys if key in rows}

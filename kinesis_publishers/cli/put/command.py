@@ -164,7 +164,7 @@ def put(
                 producer=producer,
                 input=source,
                 partition_key=partition_key,
-                # Without a partition key each record has a random one beside it.
+                # Without a partition key, each record has a random one, too.
                 explicit_hash_key=explicit_hash_key,
                 rate=rate,
                 clock=SystemClock(),

@@ -1,4 +1,4 @@
-"""The properties with which a tail reads beside an application, without disturbing it."""
+"""The properties of a tail that does not disturb the application it looks at."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def observer_properties(
     reasons: list[str] = []
     more: dict[str, str | None] = dict.fromkeys(one.full_key for one in WatermarkConfig.options())
     if _ASSIGNER in file.keys() | line.keys():
-        # That of the application may not be installed here. Its own options remain, unread.
+        # The application's own class may not be installed here. Its options remain, unread.
         more[_ASSIGNER] = ARRIVAL
     more |= position
     if _APPLICATION in file.keys() | line.keys():

@@ -136,7 +136,7 @@ class Screen:
         yield from map(_line, newest)
         if self.has_keys:
             arrow = "↑" if (self.order == "Shard") is not self.is_reversed else "↓"
-            pause = "go on" if self.is_paused else "pause"
+            pause = "resume" if self.is_paused else "pause"
             yield _line(f"s sort: {self.order} {arrow}   r reverse   p {pause}   q quit", "dim")
 
     def _sorted(self) -> list[ShardRow]:

@@ -33,7 +33,7 @@ class RecordView(ABC):
         """Show the records of one shard; raises ``BrokenPipeError`` if the reader has gone."""
 
     def observe(self, status: ShardStatus) -> None:  # noqa: B027 - optional to override
-        """Note how far a shard has been read, after each of its answers."""
+        """Take the progress of a shard, after each of its answers."""
 
 
 class RecordLines(RecordView):

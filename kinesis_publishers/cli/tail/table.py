@@ -160,7 +160,7 @@ class LiveTable(RecordView):
         *,
         left: Collection[ShardKey] = (),
     ) -> Screen:
-        """Return what is to be drawn now, of the shards of each stream and those being read."""
+        """Return the present picture, of the shards of each stream and those being read."""
         if not self._screen.is_paused:
             self._screen = evolve(
                 self._screen,

@@ -31,7 +31,7 @@ class AssignerSubject:
 
     @property
     def sharing(self) -> SharedReading:
-        """What the assigner has beside its interface: how it shares shards with other processes."""
+        """How the assigner shares shards with other processes, which its interface does not say."""
         return SharedReading.of(self.assigner)
 
     async def mine(self) -> Collection[ShardKey]:

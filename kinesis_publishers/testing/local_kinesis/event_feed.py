@@ -18,7 +18,7 @@ from kinesis_publishers.testing.local_kinesis.state import ServiceState
 from kinesis_publishers.testing.local_kinesis.stream import child_shards_of, millis_behind
 from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
 
-# The sum of an instant and what is left until another one may be a little before that other one.
+# An instant plus the time until another one may come to a little less than that other one.
 _SHORTEST_WAIT_SECONDS = 0.001
 
 
@@ -145,7 +145,7 @@ class EventFeed:
     def _sign_of_life(self) -> Event | Wait:
         """Return an event without records, if it is time for one."""
         state, subscription = self._state, self._subscription
-        # An instant, not a duration: what is left of one may be too small to move a clock.
+        # An instant, not a duration: the rest of one may be too small to move a clock.
         due_at = subscription.last_event_at + state.behaviour.heartbeat_seconds
         now = state.monotonic()
         if now < due_at:

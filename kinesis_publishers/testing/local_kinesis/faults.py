@@ -87,7 +87,7 @@ class Fault:
             shard of a write.
         status: of ``error`` (400 unless given) and ``body`` (200).
         after_events: how many events a subscription delivers before the fault hits it; 0 unless
-            given. With ``reset``: the call is accepted and the connection breaks after so many.
+            given. With ``reset``: the call is accepted and the connection breaks after this many.
     """
 
     operation: str

@@ -193,7 +193,7 @@ class Stream:
     def change_later(self, due_ms: int, change: Callable[[int], object]) -> None:
         """Keep the stream UPDATING until ``due_ms`` and call ``change(due_ms)`` then."""
         self._pending = (due_ms, change)
-        # Those who wait for records look again: the change may close the shard.
+        # Readers that wait for records look again: the change may close the shard.
         for shard in self.shards.values():
             shard.ring()
 
