@@ -1,1 +1,1 @@
-"""Reads one shard at a time and delivers what it reads, within a shared budget of memory."""
+"""Reads single shards and delivers their records, within a shared budget of memory."""

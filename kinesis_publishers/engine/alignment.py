@@ -1,4 +1,4 @@
-"""Shards that stay together in time: who holds the others back, and what is handed out. Pure.
+"""Keeps shards together in time: which shard holds the others back, and what is delivered.
 
 A shard that is read ahead of the others moves the watermark of an application past records of the
 others that are still unread. The functions here keep all shards up to one common instant.
@@ -16,8 +16,8 @@ from attrs import define, field, frozen
 
 _K = TypeVar("_K", bound=Hashable)
 
-#: A record is late if one that arrived so much later was handed out before. Less than that comes of
-#: answers at the tip, which are given at different times.
+#: A record is late if an earlier micro-batch had one that arrived this much later. Answers at the
+#: tip, which come at different times, cause smaller differences.
 LATE_AFTER = timedelta(seconds=15)
 
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -25,13 +25,12 @@ _LONGEST_PAUSE_SECONDS = 5.0
 
 @frozen
 class Front:
-    """How far one shard has come.
+    """The progress of one shard in time.
 
     Attributes:
-        until: all of its records that arrived before this instant have come; ``None`` if nothing is
-            known of it.
-        is_idle: whether nothing of it waits to be read, so that it holds no other shard back.
-        is_at_tip: whether nothing of it waits to be read, although it may hold others back.
+        until: all records that arrived before this instant have been read; ``None`` if unknown.
+        is_idle: whether it has no unread records, and holds no other shard back.
+        is_at_tip: whether it has no unread records, although it may hold others back.
     """
 
     until: datetime | None
@@ -40,10 +39,10 @@ class Front:
 
 
 def common_instant(fronts: Iterable[Front]) -> datetime | None:
-    """Return the instant up to which all shards have come.
+    """Return the instant that all shards have reached.
 
-    That is the least of those that are not idle. If all are idle, nothing is unread: then it is the
-    greatest. ``None`` if there are no shards, or nothing is known of one that is not idle.
+    It is the least of those that are not idle. If all are idle, nothing is unread, and it is the
+    greatest. It is ``None`` without shards, or if a shard that is not idle is unknown.
     """
     active: list[datetime] = []
     idle: list[datetime] = []
@@ -61,7 +60,7 @@ def latest_known(*instants: datetime | None) -> datetime | None:
 
 
 def is_ahead(front: Front, common: datetime | None, bound: timedelta) -> bool:
-    """Say whether a shard is further than ``bound`` ahead of the common instant."""
+    """Return whether a shard is further than ``bound`` ahead of the common instant."""
     if front.until is None:
         return False
     return common is None or front.until - common > bound
@@ -83,7 +82,7 @@ class Patience(Generic[_K]):
     """Finds the shards that have held the others back for too long.
 
     Args:
-        seconds: how long a shard may stand at one place while it is read and others wait for it.
+        seconds: how long a shard may make no progress while it is read and others wait for it.
     """
 
     seconds: float
@@ -94,12 +93,12 @@ class Patience(Generic[_K]):
     def lost(
         self, fronts: Mapping[_K, Front], now: float, *, excused: Collection[_K] = ()
     ) -> set[_K]:
-        """Return the shards without which the others go on; asked while they are read.
+        """Return the shards that the others no longer wait for; call it while shards are read.
 
         Args:
-            fronts: of all shards.
+            fronts: the progress of all shards.
             now: seconds of the monotonic clock.
-            excused: shards that stand for another reason than their own, as for lack of room.
+            excused: shards that wait for an external reason, such as a lack of room.
         """
         # No shard is read while the engine works on a micro-batch.
         passed = min(max(0.0, now - self._asked_at), _LONGEST_PAUSE_SECONDS)
@@ -110,7 +109,7 @@ class Patience(Generic[_K]):
             if not front.is_idle and key not in excused
         }
         before = self._holders
-        # All that make no progress are timed: once the last holder is lost, the next one holds.
+        # Every shard without progress is timed: once the last holder is lost, the next one holds.
         self._holders = {
             key: (until, before[key][1] + passed)
             if key in before and before[key][0] == until
@@ -123,7 +122,7 @@ class Patience(Generic[_K]):
 
 
 class Weight(NamedTuple):
-    """What one Kinesis record counts for: an aggregate is several, and is admitted whole."""
+    """The weight of one Kinesis record: an aggregate has several user records and is not split."""
 
     payload_bytes: int
     records: int = 1
@@ -131,9 +130,9 @@ class Weight(NamedTuple):
 
 @frozen(kw_only=True)
 class ReadLimit:
-    """The most that one round may have of all shards together; ``None`` is no limit.
+    """The limits of one round over all shards; ``None`` is no limit.
 
-    While fewer than ``min_records`` wait, a round has none.
+    While fewer than ``min_records`` wait, a round has no records.
     """
 
     min_records: int = 0
@@ -146,11 +145,11 @@ class ReadLimit:
 
 
 class Lane(NamedTuple):
-    """The records of one shard that wait, in their order.
+    """The waiting records of one shard, in order.
 
     Attributes:
-        arrivals: when each arrived, in any unit that all lanes share.
-        weights: what each counts for.
+        arrivals: the arrival of each, in a unit that all lanes share.
+        weights: the weight of each.
     """
 
     arrivals: Iterable[float]
@@ -166,13 +165,13 @@ class Lane(NamedTuple):
 
 
 def admit(lanes: Sequence[Lane], limit: ReadLimit, until: float = math.inf) -> list[int]:
-    """Return how many records of each lane are handed out, in the order of arrival over all.
+    """Return how many records of each lane are delivered, in the order of arrival.
 
     Args:
-        lanes: what waits.
-        limit: holds to the record. One that alone exceeds it goes through, alone: otherwise
-            nothing ever would.
-        until: what arrived later waits.
+        lanes: the waiting records.
+        limit: exact to the record. A record that exceeds it by itself is delivered alone:
+            otherwise it would block its shard forever.
+        until: later arrivals wait.
     """
     counts = [0] * len(lanes)
     records = math.inf if limit.records is None else limit.records

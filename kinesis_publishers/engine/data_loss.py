@@ -1,4 +1,4 @@
-"""Decides whether records that should have been read are gone, and what follows from it."""
+"""Detects records that were removed unread, and raises or reports the loss."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.model.sources import KINESIS, source_of
 
-# No stream keeps its records for a shorter time (AWS service limits): what was read up to a younger
-# instant costs no call.
+# The shortest retention (AWS service limits): a younger position needs no call.
 _SHORTEST_RETENTION = timedelta(hours=24)
 # A reader that begins at TRIM_HORIZON reads records that are just leaving the retention: the first
 # page may be beyond it when the second one comes; and the service's clock is known to a second. So
@@ -58,11 +57,11 @@ def recreated_message(known: datetime, found: datetime) -> str:
 
 
 class DataLossGuard:
-    """Finds data loss and raises or reports it, as ``kinesis.failondataloss`` says.
+    """Detects data loss, and raises or reports it according to ``kinesis.failondataloss``.
 
     Args:
-        fail: raise (the default of the option), or report an event and continue.
-        describe: describes a stream (by ARN) as it is now.
+        fail: whether to raise (the option's default), or to report an event and continue.
+        describe: returns the current description of a stream (by ARN).
     """
 
     def __init__(
@@ -77,15 +76,15 @@ class DataLossGuard:
         self._describe = describe
         self._identities: dict[str, StreamIdentity] = {}
         self._retentions: dict[str, tuple[datetime, timedelta]] = {}
-        # Where shards stood when a loss was tolerated: it is reported once while they stand there.
+        # The positions at which a loss was tolerated: each is reported once.
         self._tolerated: dict[ShardKey, datetime] = {}
-        # When the hash keys of a stream were audited last, and in how many looks there were holes.
+        # By stream: the time of the last audit, and the number of consecutive ones with holes.
         self._audits: dict[str, tuple[float, int]] = {}
-        # How much of each shard may have been removed unread, between records that came.
+        # By shard: the time for which records between those that came may have been removed.
         self._unseen: defaultdict[ShardKey, timedelta] = defaultdict(timedelta)
 
     def note_identity(self, identity: StreamIdentity) -> None:
-        """Learn which stream is read: from now on another one of that name is noticed."""
+        """Remember the identity of a stream; another stream of its name is an error from now on."""
         self._identities[identity.arn] = identity
 
     async def check_identity(self, stream_arn: str, *, cause: Exception | None = None) -> None:
@@ -100,7 +99,7 @@ class DataLossGuard:
                 await self._retention(stream_arn, cause=cause)
 
     async def _retention(self, stream_arn: str, *, cause: Exception | None = None) -> timedelta:
-        """Ask how long a stream keeps its records, now: it may have changed at any time."""
+        """Return the current retention of a stream, which may change at any time."""
         summary = await self._describe(stream_arn)
         known, found = self._identities.get(stream_arn), summary.identity
         if known is not None and known.created_at != found.created_at:
@@ -119,7 +118,7 @@ class DataLossGuard:
         """Report a loss if records may be missing between ``progress`` and ``first``, the next one.
 
         Raises:
-            PositionTrimmedError: they may, and loss is not tolerated.
+            PositionTrimmedError: records may be missing, and loss is not tolerated.
         """
         position, asked = progress.position, progress.position.sequence_number
         if asked is None or position.type is not PositionType.AT_SEQUENCE_NUMBER:
@@ -139,13 +138,13 @@ class DataLossGuard:
     ) -> None:
         """Report a loss if records that came after ``progress`` may have been removed by ``now``.
 
-        Everything up to ``progress.as_of`` has been read. What came later is still there as long as
-        that instant lies within the retention, or nothing came: a shard that is merely idle has
-        lost nothing. The retention is asked for after ``first``, the record that follows, has come
-        (it arrived at ``arrived``): once it is delivered, nothing shows what is missing before it.
+        Everything up to ``progress.as_of`` has been read. Later records still exist while that
+        instant lies within the retention. An idle shard has lost nothing. The retention is looked
+        up after ``first``, the next record, has come (it arrived at ``arrived``): after its
+        delivery, nothing shows what is missing before it.
 
         Raises:
-            PositionTrimmedError: they may, and loss is not tolerated.
+            PositionTrimmedError: records may be missing, and loss is not tolerated.
         """
         as_of, key = progress.as_of, shard.key
         if as_of is None or progress.is_ended or as_of >= now - _SHORTEST_RETENTION:
@@ -177,7 +176,7 @@ class DataLossGuard:
     async def report_trimmed(
         self, shard: Shard, progress: ShardProgress, now: datetime, *, cause: Exception
     ) -> None:
-        """Report a position that is gone, unless no record after it can have been removed."""
+        """Report a trimmed position, unless no record after it can have been removed."""
         retention = await self._retention(shard.stream_arn, cause=cause)
         if progress.as_of is not None:
             was_reported = self._tolerated.get(shard.key) == progress.as_of
@@ -186,7 +185,7 @@ class DataLossGuard:
             self._tolerated[shard.key] = progress.as_of
         self.report(
             shard.key,
-            # AWS may say that it belongs to another stream.
+            # AWS may report that it belongs to another stream.
             f"the position where reading continues, {progress.position}, is no longer available "
             f"({str(cause).rstrip('.')}).",
             cause=cause,
@@ -195,7 +194,7 @@ class DataLossGuard:
         )
 
     def check_named(self, stream_arn: str, named: Iterable[str], listed: Collection[Shard]) -> None:
-        """Report the shards that the options name and the stream does not list."""
+        """Report the shards in the options that no stream lists."""
         for shard_id in sorted({*named} - {shard.shard_id for shard in listed}) if listed else ():
             self.report(
                 ShardKey(stream_arn, shard_id),
@@ -217,16 +216,16 @@ class DataLossGuard:
         )
 
     def audit(self, stream_arn: str, listed: Iterable[Shard], now: float) -> None:
-        """Check every two minutes that the open shards of a complete listing take every record.
+        """Check every two minutes that the open shards of a complete listing cover all hash keys.
 
         Args:
-            stream_arn: whose listing it is.
+            stream_arn: the stream.
             listed: all of its shards.
             now: seconds of the monotonic clock.
 
         Raises:
-            DataLossError: for three looks some hash keys have belonged to no open shard, and loss
-                is not tolerated. Otherwise it is reported once for as long as it lasts.
+            DataLossError: at three consecutive checks some hash keys belonged to no open shard, and
+                loss is not tolerated. Tolerated, it is reported once while it lasts.
         """
         looked_at, looks = self._audits.get(stream_arn, (now - _AUDIT_SECONDS, 0))
         if now - looked_at < _AUDIT_SECONDS:
@@ -260,11 +259,11 @@ class DataLossGuard:
 
         Args:
             shard: where the records are missing.
-            message: what is missing, with positions.
-            cause: what showed the loss.
-            after: how far the shard had been read.
-            until: the missing records arrived before it.
-            first: the record that reading continues with.
+            message: the missing records, with positions.
+            cause: the error that showed the loss.
+            after: the progress of the shard.
+            until: the missing records arrived before this instant.
+            first: the record with which reading continues.
         """
         text = f"{shard}: {message}"
         if self.fails:

@@ -26,8 +26,8 @@ class Delivery:
 
     Attributes:
         batch: at least one record.
-        progress: how far the shard has been read with this delivery included.
-        reservation: its share of the pool, in case the delivery is dropped before the records.
+        progress: the progress of the shard after this delivery.
+        reservation: its share of the pool.
     """
 
     batch: RecordBatch
@@ -39,24 +39,24 @@ class Delivery:
         return self.batch.shard
 
     def release(self) -> None:
-        """Give the share of the pool back once the records are no longer held."""
+        """Release the share of the pool once the records are no longer held."""
         self.reservation.release()
 
 
 @frozen(kw_only=True)
 class ShardStatus:
-    """How far a shard has been read.
+    """The state of reading one shard.
 
     Attributes:
-        shard: which shard.
+        shard: the shard.
         progress: where reading continues.
-        millis_behind_latest: how far the last answer was behind the tip; ``None`` until one says.
-        read_until: what arrived earlier has been read, by the reader's clock; ``None`` until an
-            answer says how far behind the tip it is. Of a subscription it is when that began.
-        answered_at: when the last answer came, if that is known.
-        is_delivering: whether the application is processing records of it.
-        child_shards: what continues the shard, as far as its last answer names it.
-        is_polled: whether its answers are asked for one by one, and so may be timed.
+        millis_behind_latest: the lag in the last answer; ``None`` if unknown.
+        read_until: records that arrived earlier, by the reader's clock, have been read; ``None``
+            while the lag is unknown. For a subscription it is the time of its start.
+        answered_at: the time of the last answer, if known.
+        is_delivering: whether the application is processing records of the shard.
+        child_shards: the children in the last answer.
+        is_polled: whether each answer has its own call, and so can be timed.
     """
 
     shard: Shard
@@ -69,9 +69,9 @@ class ShardStatus:
     is_polled: bool = False
 
     def lag_seconds(self, now: datetime) -> float | None:
-        """Return how long records may have waited to be processed; ``None`` if nothing tells.
+        """Return how long records may have waited to be processed; ``None`` if unknown.
 
-        It is 0 at the tip, however old the last record is, and grows where answers stay away.
+        It is 0 at the tip, however old the last record is, and grows while no answer comes.
         """
         if self.read_until is None:
             return None
@@ -93,7 +93,7 @@ class ShardStatus:
 
 
 class DeliverySink(ABC):
-    """What records and facts are handed to."""
+    """Receives records, and reports about their shards."""
 
     takes_failures = False  # Whether an error policy takes the ``failures`` of a batch.
 

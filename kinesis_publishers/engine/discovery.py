@@ -1,4 +1,4 @@
-"""Finds out which streams and shards there are, with retries; which to read is lineage.py's."""
+"""Describes streams and lists shards, with retries; lineage.py decides which ones to read."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kinesis_publishers.retry import RetryPolicy, call_with_retries
 
 _T = TypeVar("_T")
 
-# A stream that was there is missing when it is said so often, over a few seconds: one node of the
-# service may not know it for a moment.
+# A known stream counts as missing after this many answers over a few seconds: a node of the service
+# may not know it for a moment.
 _ASK_AGAIN_SECONDS = (0.5, 1.0, 2.0)
 _DESCRIBE_SECONDS = 1.0
 
@@ -43,7 +43,7 @@ class ShardDiscovery:
         self._closed: set[ShardKey] = set()
         self._has_answered = False
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        # The last description of each stream, and when it was asked for.
+        # The last description of each stream, and the time of its request.
         self._described: dict[str, tuple[float, StreamSummary]] = {}
         # The ARNs of streams that have distributed records themselves.
         self._auto: set[str] = set()
@@ -71,9 +71,9 @@ class ShardDiscovery:
         return await self._call(attempt, self.config.describe_retry)
 
     async def describe_now(self, stream_arn: str) -> StreamSummary:
-        """Describe a stream as it is now or later; callers that come meanwhile share one answer.
+        """Return a description that is not older than this call; concurrent callers share it.
 
-        A stream is described once a second at most: an account has 20 calls a second (AWS limits).
+        A stream is described at most once a second: an account has 20 calls a second (AWS limits).
         """
         clock = self._clock
         asked_at = clock.monotonic()
@@ -88,13 +88,13 @@ class ShardDiscovery:
             return summary
 
     async def was_auto(self, stream_arn: str) -> bool:
-        """Say whether a stream distributes records itself, or did when it was described before."""
+        """Return whether a stream distributes records itself, or did at an earlier description."""
         if stream_arn not in self._auto:
             await self.describe_now(stream_arn)
         return stream_arn in self._auto
 
     async def has_shard(self, shard: Shard) -> bool:
-        """Say whether a shard is still listed, or newer than the listing, which may be late.
+        """Return whether a shard is still listed, or newer than the listing, which may be late.
 
         Raises:
             StreamNotFoundError: its stream does not exist.
@@ -104,7 +104,7 @@ class ShardDiscovery:
     async def list_shards(
         self, stream_arn: str, *, since: datetime | None = None
     ) -> tuple[Shard, ...]:
-        """List the shards of a stream: all of them, or those not closed before ``since``."""
+        """List all shards of a stream, or those that were not closed before ``since``."""
         shards = await self._call(
             lambda: self._control_plane.list_shards(stream_arn, since=since),
             self.config.list_shards_retry,
@@ -114,11 +114,11 @@ class ShardDiscovery:
         return shards
 
     def has_shown_closed(self, shard: Shard) -> bool:
-        """Say whether a listing has shown ``shard`` as closed, without a call."""
+        """Return whether a listing has shown ``shard`` as closed; makes no call."""
         return shard.key in self._closed
 
     async def _call(self, attempt: Callable[[], Awaitable[_T]], policy: RetryPolicy) -> _T:
-        """Repeat a call as ``policy`` says, and for a moment if it does not find a stream."""
+        """Repeat a call according to ``policy``, and for a moment if it does not find a stream."""
         # At the start it is most likely a name that is wrong: that is said at once.
         pauses = list(_ASK_AGAIN_SECONDS) if self._has_answered else []
         while True:

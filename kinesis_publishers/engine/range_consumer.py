@@ -231,12 +231,12 @@ class RangeConsumer(RecordBatchConsumer):
         )
 
 
-# A shard iterator expires after five minutes (AWS API reference); older than this, what is left
-# would be likely to need a new one anyway.
+# A shard iterator expires after five minutes (AWS API reference): an older publisher would probably
+# need a new one anyway.
 _MAX_AGE_SECONDS = 240.0
 _MAX_COUNT = 1000
 _MAX_BYTES = 16 * 1024 * 1024
-# The memory of a record without its payload (objects and texts of the columns), and of a publisher.
+# The memory of a record without its payload, and of a publisher.
 _RECORD_BYTES = 300
 _PUBLISHER_BYTES = 4096
 
@@ -245,12 +245,12 @@ _Key: TypeAlias = "tuple[ShardKey, StartingPosition]"
 
 @frozen(kw_only=True, eq=False)
 class Leftover:
-    """What comes after a range that has been read.
+    """The remainder of a range that has been read, for the next range.
 
     Attributes:
-        following: where the range has ended.
-        rest: the records behind it that were fetched with it; ``None`` if there are none.
-        publisher: continues behind the rest; ``None`` if it was interrupted.
+        following: the end of the range.
+        rest: fetched records after that, if any.
+        publisher: continues after the rest; ``None`` if it was interrupted.
         is_complete: whether the shard ends with the rest.
     """
 
@@ -261,7 +261,7 @@ class Leftover:
 
     @property
     def size(self) -> int:
-        """About how much memory it takes, in bytes."""
+        """The approximate memory in bytes."""
         if self.rest is None:
             return _PUBLISHER_BYTES
         return self.rest.payload_bytes + _RECORD_BYTES * len(self.rest) + _PUBLISHER_BYTES
@@ -269,22 +269,22 @@ class Leftover:
 
 @define(eq=False)
 class Leftovers:
-    """Keeps what ranges have left, the latest of it, for the ranges that follow them.
+    """Keeps the latest leftovers of ranges for the next ranges.
 
-    Each is taken once. One that is missing costs a GetShardIterator, never a record: ranges say
-    themselves where they begin.
+    Each is taken once. A missing one costs a GetShardIterator, never a record: every range has its
+    own start.
 
     Args:
-        max_count: how many are kept.
-        max_bytes: how much memory they may take together.
-        max_age_seconds: after which time one is no longer taken.
+        max_count: the maximum number.
+        max_bytes: the maximum memory of all together.
+        max_age_seconds: the age at which a leftover expires.
     """
 
     _clock: Clock
     _max_count: int = _MAX_COUNT
     _max_bytes: int = _MAX_BYTES
     _max_age_seconds: float = _MAX_AGE_SECONDS
-    # With the time since when each is kept; the oldest first.
+    # With the time of their addition; the oldest first.
     _kept: dict[_Key, tuple[Leftover, float]] = field(factory=dict, init=False)
     _bytes: int = field(default=0, init=False)
 
@@ -293,23 +293,23 @@ class Leftovers:
 
     @property
     def size(self) -> int:
-        """About how much memory all of it takes, in bytes."""
+        """The approximate memory of all leftovers in bytes."""
         return self._bytes
 
     def keep(self, shard: ShardKey, leftover: Leftover) -> None:
-        """Keep what reading a range of ``shard`` has left."""
+        """Keep the leftover of a range of ``shard``."""
         key = shard, leftover.following
         self._remove(key)
         self._kept[key] = leftover, self._clock.monotonic()
         self._bytes += leftover.size
-        # It would drive out everything else, and itself.
+        # It would displace everything else, and itself.
         if leftover.size > self._max_bytes:
             self._remove(key)
         while len(self._kept) > self._max_count or self._bytes > self._max_bytes:
             self._remove(next(iter(self._kept)))
 
     def take(self, wanted: ShardRange) -> Leftover | None:
-        """Return what was left where ``wanted`` begins, and keep it no longer."""
+        """Remove and return the leftover at the start of ``wanted``, if there is one."""
         oldest = self._clock.monotonic() - self._max_age_seconds
         while self._kept and next(iter(self._kept.values()))[1] < oldest:
             self._remove(next(iter(self._kept)))

@@ -16,7 +16,7 @@ _LEAST_BYTES = 256 * 1024
 _INSTANT_SHARE = 0.1
 # The margin of an estimate by time.
 _MARGIN = 1.05
-# What producers can write to a shard (AWS service limits).
+# The write limit of a shard (AWS service limits).
 _SHARD_RECORDS_PER_SECOND = 1000
 # The resolution of arrival times.
 _INSTANT_SECONDS = 0.001
@@ -35,14 +35,14 @@ class RangeEstimate:
     _bytes: int = field(default=0, init=False)
     _first_arrival: float = field(default=math.inf, init=False)
     _last_arrival: float = field(default=-math.inf, init=False)
-    # Of the last page.
+    # The last page.
     _page_records: int = field(default=0, init=False)
     _page_begin: float = field(default=math.inf, init=False)
     # Of those that the planner has seen.
     _seen_records: int = field(default=0, init=False)
 
     def add(self, batch: RecordBatch) -> None:
-        """Count Kinesis records that have come."""
+        """Count Kinesis records of the range that were read."""
         arrivals = batch.arrival_epoch_seconds
         if self._size is None or not arrivals:
             return
@@ -57,7 +57,7 @@ class RangeEstimate:
 
     @property
     def records_wanted(self) -> int | None:
-        """How many to ask for; ``None`` if nothing tells."""
+        """The number of records to request; ``None`` if unknown."""
         size = self._size
         if size is None:
             return None
@@ -70,7 +70,7 @@ class RangeEstimate:
         return left if left > 0 else self._least
 
     def _left_by_time(self, until: float) -> float:
-        """Return how many of those that the planner has not seen are still to come."""
+        """Return the estimated rest of the records that the planner has not seen."""
         seconds = until - self._last_arrival - _INSTANT_SECONDS
         if seconds <= 0:
             return 0.0

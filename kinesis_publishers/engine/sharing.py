@@ -1,4 +1,4 @@
-"""What a fetcher asks, and tells, an assigner whose shards move between processes."""
+"""The interface between a fetcher and an assigner whose shards move between processes."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ class SharedReading:
         return with_overrides(cls(), assigner)
 
     def known_progress(self) -> Mapping[ShardKey, ShardProgress]:
-        """Return how far shards have been processed that other processes read."""
+        """Return the progress of the shards that other processes read."""
         return {}
 
     def leaving(self) -> Collection[ShardKey]:
-        """Return what another process waits for: it finishes what has been handed out."""
+        """Return the shards that other processes wait for; finish their delivered records."""
         return ()
 
     async def release(self, shards: Collection[ShardKey]) -> None:
-        """Let others read ``shards``: this process has finished what it had handed out."""
+        """Release ``shards`` to other processes: their delivered records are finished."""
 
     def may_deliver(self, shard: ShardKey) -> bool:
-        """Say whether records of a shard may be handed out at this moment."""
+        """Return whether records of a shard may be delivered now."""
         return True
 
     async def permission(self, shard: ShardKey) -> None:
-        """Wait until records of a shard may be handed out; cancelled if it is taken away."""
+        """Wait until records of a shard may be delivered; cancelled if the shard is taken away."""
 
     def note_delivery(self, shard: ShardKey, payload_bytes: int) -> None:
-        """Learn how much was read from a shard."""
+        """Count the payload bytes that were read from a shard."""
 
     def note_children(self, shard: ShardKey, children: Sequence[ChildShard]) -> None:
-        """Learn what continues a shard that has ended, before its end is recorded."""
+        """Receive the children of an ended shard before its end is recorded."""

@@ -1,4 +1,4 @@
-"""Reports calls of the application that take long, while they run."""
+"""Reports slow calls of the application while they run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Call:
 
 @define(eq=False)
 class SlowCalls:
-    """Reports each call that takes longer than ``after_seconds``, if that is not 0.
+    """Reports each call that takes longer than ``after_seconds``, unless that is 0.
 
     Calls for single records cost nothing: they are checked periodically. A call that blocks the
     event loop is reported when it has returned.
@@ -63,7 +63,7 @@ class SlowCalls:
             self._note_return(call)
 
     def look(self) -> None:
-        """Report a call that takes long, and again each time that its duration has doubled."""
+        """Report a slow call, and again whenever its duration has doubled."""
         now = self._looked_at = self._clock.monotonic()
         for call in self._calls:
             if (at := call.taken()) != call.at:
@@ -84,7 +84,7 @@ class SlowCalls:
             call.at = call.taken()
             advice = " It has blocked the event loop: let asyncio.to_thread run what blocks."
         elif call.taken() > call.at + 1 and not call.told_seconds:
-            # Several have returned since the last look: none is known to have taken that long.
+            # Several calls have returned since the last look: none is known to be slow.
             return
         self._report(call, advice, has_returned=True)
 
@@ -104,7 +104,7 @@ class SlowCalls:
 
 
 def name_of(callback: object) -> str:
-    """Return what a function is called; ``repr`` of a partial would show its arguments."""
+    """Return the name of a function; the ``repr`` of a partial would show its arguments."""
     while isinstance(callback, partial):
         callback = callback.func
     named = callback if hasattr(callback, "__qualname__") else type(callback)

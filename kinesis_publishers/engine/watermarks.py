@@ -34,15 +34,15 @@ class ArrivalTime(WatermarkAssigner):
 
 @define
 class _Mark:
-    """How far one shard has come.
+    """The state of one shard.
 
     Attributes:
         until: its watermark; ``None`` while unknown.
-        taken: its watermark once the deliveries in progress have been processed.
+        taken: its watermark after the deliveries in progress.
         changed_at: when its last delivery was processed, or when reading began.
-        status: the last one that was reported.
-        deliveries: how many are in progress.
-        listings: how many listings have come since it ended; ``None`` while it is read.
+        status: the last reported status.
+        deliveries: the number of deliveries in progress.
+        listings: the number of listings since its end; ``None`` while it is read.
     """
 
     until: datetime | None
@@ -55,7 +55,7 @@ class _Mark:
 
 @define(eq=False)
 class ShardWatermarks:
-    """Keeps the watermark of each shard that a reader has."""
+    """Keeps the watermark of each shard of a reader."""
 
     _assigner: WatermarkAssigner
     _config: WatermarkConfig
@@ -72,15 +72,15 @@ class ShardWatermarks:
         progress: Mapping[ShardKey, ShardProgress],
         stored: Callable[[ShardKey], datetime | None] | None = None,
     ) -> None:
-        """Learn which shards are read now.
+        """Update the set of shards that are read.
 
         A new shard starts at the watermark of its parents or of its last reader. A shard that is
         no longer read is forgotten, but one that has ended is kept until its children follow.
 
         Args:
             shards: all shards that are read.
-            progress: where each of them begins.
-            stored: returns the watermark that the last reader of a shard left, if there is one.
+            progress: the progress of each.
+            stored: returns the stored watermark of a shard, if there is one.
         """
         for shard in shards:
             key, mark = shard.key, self._marks.get(shard.key)
@@ -146,7 +146,7 @@ class ShardWatermarks:
             mark.changed_at = self._clock.monotonic()
 
     def note(self, status: ShardStatus) -> bool:
-        """Learn how far a shard has been processed; return whether others should know."""
+        """Update the state of a shard; return whether to publish the watermark."""
         mark = self._marks.get(status.shard.key)
         if mark is None:
             return False
@@ -164,7 +164,7 @@ class ShardWatermarks:
         return None if reached is None else reached - self._disorder
 
     def fronts(self) -> dict[ShardKey, Front]:
-        """Return how far each shard has come."""
+        """Return the progress in time of each shard."""
         return {key: self.front(key) for key in self._marks}
 
     def front(self, key: ShardKey) -> Front:
@@ -184,7 +184,7 @@ class ShardWatermarks:
         )
 
     def is_ahead(self, key: ShardKey, reading: datetime | None) -> bool:
-        """Say whether a shard is too far ahead of ``reading`` to be read on."""
+        """Return whether a shard is too far ahead of ``reading`` for more to be read."""
         mark = self._marks.get(key)
         bound = timedelta(seconds=self._config.lookahead_seconds)
         return mark is not None and is_ahead(Front(mark.taken), reading, bound)
@@ -195,7 +195,7 @@ class ShardWatermarks:
         return (is_quiet or mark.listings is not None) and self._is_at_tip(mark)
 
     def _is_at_tip(self, mark: _Mark) -> bool:
-        """Say whether the last answer found the shard at its tip, and was given lately."""
+        """Return whether the last answer is recent and found the shard at its tip."""
         if mark.listings is not None:
             # The shard holds the place of its children until they follow.
             return mark.listings >= _LISTINGS_AFTER_END
