@@ -1,4 +1,4 @@
-"""What a metric is, and which events it is made of: pure, for every exporter."""
+"""Defines a metric and the events that feed it. Pure; every exporter uses it."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def one(_: Any) -> float:
 
 
 def minus_one(_: Any) -> float:
-    """Take back what another event has counted."""
+    """Subtract what another event counted."""
     return -1
 
 

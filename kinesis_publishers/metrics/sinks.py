@@ -25,7 +25,7 @@ async def open_event_sink(
     *,
     further: EventSink | None = None,
 ) -> AsyncIterator[EventSink]:
-    """Open the sinks of ``metrics.sinks``, yield one that feeds them all, and close them.
+    """Open the sinks of ``metrics.sinks``, yield a sink that feeds them all, and close them.
 
     What a sink raises when it is called or closed is logged, and stops neither the other sinks nor
     the reading. What it raises when it is made or opened is the caller's: nothing has been read

@@ -63,7 +63,7 @@ _NANOS, _MILLIS = 1e9, 1e3
 
 
 def _pool_gauge(name: str, unit: str, text: str, value: Callable[[PoolUsed], float]) -> Metric:
-    # Each fetcher of a process has a pool of its own.
+    # Each fetcher of a process has its own pool.
     return Metric(name, MetricKind.GAUGE, unit, text, {PoolUsed: value}, combined=sum)
 
 

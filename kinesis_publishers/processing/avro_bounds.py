@@ -37,7 +37,7 @@ class Bounds:
     _known: dict[str, tuple[int, int, float]] = field(factory=dict, init=False)
 
     def of(self, schema: Any) -> tuple[int, int, float]:
-        """Return what limits the values of a schema, as fastavro has parsed it.
+        """Return the limits on the values of a schema that fastavro parsed.
 
         Returns:
             The fewest bytes of a payload; about how many bytes of memory a value takes without the
@@ -88,7 +88,7 @@ def with_bounded_decimals(schema: Any) -> Any:
 
 @cache
 def readers() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return fastavro's fast reader, and one that bounds numbers and notices the stack's end.
+    """Return fastavro's fast reader, and a reader that bounds numbers and detects deep recursion.
 
     Both are ready for what :func:`with_bounded_decimals` returns, in any process.
     """

@@ -1,4 +1,4 @@
-"""Calls what the user has given, in threads: the callback for a delivery, and hooks."""
+"""Calls the user's functions in threads: the callback for a delivery, and hooks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CallThreads(ThreadPoolExecutor):
             return work()
         finally:
             if self._process.is_left:
-                # A callback has forked and returned: this thread is alone, and would wait for ever.
+                # A callback forked and returned: this thread is alone, and would wait forever.
                 _LOGGER.error(FORKED, "This process ends: its scan")
                 os._exit(1)
 
@@ -66,7 +66,7 @@ class CallThreads(ThreadPoolExecutor):
             name: what is called, and for what.
 
         Raises:
-            Exception: what the callback has raised, with a note that names it.
+            Exception: what the callback raised, with a note that names the callback.
             TypeError: the callback has returned an awaitable.
         """
         running = self.start(partial(call_plain, name, callback, *arguments))
@@ -237,7 +237,7 @@ class DeliveryCalls:
         return self._record
 
     def stop(self) -> None:
-        """Let :meth:`run` return after the running call; from any thread."""
+        """Make :meth:`run` return after the current call. Any thread may call this."""
         self._is_stopping.set()
 
     def run(self) -> Exception | None:

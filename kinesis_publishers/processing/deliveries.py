@@ -126,7 +126,7 @@ class Deliveries(DeliverySink):
             self._add(Withdrawn(shard))
 
     async def hand_out_watermark(self, instant: datetime) -> None:
-        """Queue a watermark; it replaces an earlier one that still waits."""
+        """Queue a watermark. It replaces an earlier one that is still queued."""
         if (waiting := self._waiting_watermark()) is not None:
             # It may be reported now: everything before it has been processed.
             waiting.instant = instant

@@ -246,7 +246,7 @@ def next_step(
 
 
 def place_of(item: Record | RecordBatch) -> str:
-    """Return which records ``item`` is, in words."""
+    """Describe the records of ``item``."""
     if isinstance(item, RecordBatch):
         return f"{len(item)} records of {item.shard} from {item.first_sequence_number} on"
     number = SequenceNumber(item.sequence_number, item.sub_sequence_number)

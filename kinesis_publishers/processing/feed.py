@@ -27,7 +27,7 @@ _NOTE_SECONDS = 0.2
 
 
 class DeliveryFeed:
-    """Opens, runs and closes a fetcher in a task of its own.
+    """Opens, runs and closes a fetcher in its own task.
 
     If the event loop ends before the context is left, the cancellation of that task writes what was
     processed and closes everything.
@@ -233,7 +233,7 @@ class DeliveryFeed:
         return not handed.is_cut and (self._sharing is None or self._sharing.may_deliver(key))
 
     async def permission(self, handed: HandedOut) -> bool:
-        """Wait until a delivery may be processed further; return whether it may at all.
+        """Wait until processing of a delivery may continue; return whether it may.
 
         Raises:
             KinesisPublishersError: reading has failed, and nothing would end the wait.

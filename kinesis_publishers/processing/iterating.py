@@ -105,7 +105,7 @@ class RecordIterator(Iterator["Record"]):
     """
 
     def __init__(self, stream: RecordStream) -> None:
-        # In an object of its own, because the end of the program must not keep this one.
+        # A separate object: the exit handler must not keep this one alive.
         self._reading = _Reading(stream)
         self._take_at_once = stream.take_at_once
 
@@ -142,7 +142,7 @@ class RecordIterator(Iterator["Record"]):
 
 
 class _Reading:
-    """A stream of records in a thread of its own, from the first record to the end."""
+    """A stream of records in its own thread, from the first record to the end."""
 
     def __init__(self, stream: RecordStream) -> None:
         self._stream = stream

@@ -246,7 +246,7 @@ class RecordStream(AsyncIterator["Record"]):
             return None
 
     async def _follow_policy(self) -> None:
-        """Put aside what could not be decoded, if there is such; it has been processed then.
+        """Set aside the record that failed to decode, if any. It then counts as processed.
 
         Raises:
             Exception: that of the decoder, if reading must stop.
@@ -309,7 +309,7 @@ class RecordStream(AsyncIterator["Record"]):
         return record
 
     async def _take_turns(self) -> None:
-        """Let other tasks run, which a loop that never waits would block.
+        """Yield to other tasks, which a loop that never waits would block.
 
         It comes before a record is taken: a record that is taken and, after a cancellation, not
         returned would count as processed with the next call.

@@ -165,7 +165,7 @@ def _with_values(process: Process, decode: Decoder) -> Process:
 def _with_dead_letters(
     process: Process, properties: Properties, policy: ErrorPolicy
 ) -> tuple[Process, Properties]:
-    """Let ``process`` fail for invalid aggregates, which are delivered to it as they are."""
+    """Make ``process`` fail for invalid aggregates, which it receives undecoded."""
     if isinstance(policy, RetryOnError):
         policy = policy.otherwise
     if not isinstance(policy, DeadLetter):

@@ -138,7 +138,7 @@ def _stop_all(loop: _Loop, one: signal.Signals) -> None:
 
 
 def _release_in_child() -> None:
-    """Let a fork handle signals as before: its signals are not those of its parent."""
+    """Restore the previous handlers in a fork, whose signals are not its parent's."""
     if _FORMER:
         # Through it asyncio would tell the parent.
         signal.set_wakeup_fd(-1)
@@ -168,7 +168,7 @@ def has_closed(reader: object) -> None:
 
 
 async def interrupt() -> None:
-    """Let a Ctrl-C that has ended reading have its usual effect, now that all is closed.
+    """Give a Ctrl-C that ended reading its usual effect, now that everything is closed.
 
     While other readers of the loop close, this returns: the last one raises it.
 
