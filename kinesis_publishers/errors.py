@@ -241,9 +241,9 @@ class DataLossError(KinesisPublishersError):
 
 
 class PositionTrimmedError(DataLossError):
-    """The retention period has removed, or may have removed, records that were not read yet.
+    """The retention period removed, or may have removed, records that were not read yet.
 
-    What to do: raise the stream's retention, and keep readers from being down or behind for so
+    What to do: raise the stream's retention, and keep readers from being down or behind that
     long. To continue, set ``kinesis.failondataloss = false``, or begin with a new checkpoint.
     """
 
@@ -272,9 +272,9 @@ class CheckpointError(KinesisPublishersError):
 
 
 class StaleCheckpointError(CheckpointError):
-    """Another reader has written a checkpoint since it was loaded: two readers do the same work.
+    """Another reader wrote a checkpoint after this one loaded it: two readers do the same work.
 
-    What to do: give each reader a ``kinesis.checkpoint.application`` of its own, or run only one.
+    What to do: give each reader its own ``kinesis.checkpoint.application``, or run only one.
 
     Attributes:
         written: the new versions of the other checkpoints of the batch, which were written.
@@ -298,7 +298,7 @@ class LeaseError(KinesisPublishersError):
 
     Two workers have the same name, or a reader without leases writes to the same checkpoints.
 
-    What to do: leave ``kinesis.lease.workerid`` out, or give each worker a name of its own; set
+    What to do: leave ``kinesis.lease.workerid`` out, or give each worker its own name; set
     ``kinesis.lease.enabled`` in all processes of the application.
     """
 
@@ -311,7 +311,7 @@ class EventTimeError(KinesisPublishersError, ValueError):
 
 
 class AggregationError(KinesisPublishersError):
-    """A record begins like an aggregate and is not a valid one.
+    """A record begins like an aggregate but is not valid.
 
     What to do: find the producer, whose library writes invalid aggregates.
     ``kinesis.aggregation.on-invalid = plain`` delivers them as they are.

@@ -34,17 +34,17 @@ class MetricKind(Enum):
 
 @frozen
 class Metric:
-    """One metric, and the events that it is made of.
+    """One metric, and the events that feed it.
 
     Attributes:
-        name: what it is called, without a prefix.
+        name: its name, without a prefix.
         unit: its unit, in the exporter's notation (UCUM for OpenTelemetry).
         sources: for each type of event what it measures.
         attributes: fields of the events that keep values apart, in addition to stream and shard.
         is_per_shard: whether values are kept apart by shard where that is wanted.
         combined: makes one value of a gauge of those of several shards.
         buckets: upper bounds of a histogram's buckets.
-        flink_name: what Flink's connector calls it, if it has it.
+        flink_name: its name in Flink's connector, if it exists there.
         kcl_task: the task of the KCL that it belongs to, in CloudWatch.
     """
 
@@ -68,12 +68,12 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 
 def counter(name: str, unit: str, text: str, sources: Sources, *attributes: str) -> Metric:
-    """Return what counts up."""
+    """Return a counter."""
     return Metric(name, MetricKind.COUNTER, unit, text, sources, attributes)
 
 
 def counted_records(name: str, text: str, sources: Sources, *attributes: str) -> Metric:
-    """Return what counts records."""
+    """Return a counter of records."""
     return counter(name, "{record}", text, sources, *attributes)
 
 

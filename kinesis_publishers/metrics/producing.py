@@ -161,5 +161,5 @@ KPL_METRICS: Final = MetricTable(
 )
 """What CloudWatch gets of writing, with the KPL's names and dimensions (KPL, metrics_constants.h).
 
-What the KPL has no name for are the records that failed and those that were mispredicted.
+The KPL has no name for failed or mispredicted records.
 """

@@ -1,4 +1,4 @@
-"""What happened in an interval, as number, sum, minimum and maximum: pure."""
+"""Sums up an interval as number, sum, minimum and maximum. Pure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class IntervalStatistics:
         self._found: dict[object, dict[str, tuple[Series, Statistics]]] = {}
 
     def add(self, event: Event) -> None:
-        """Take an event into account."""
+        """Add an event to the sums."""
         sources = self._table.sources_of(type(event))
         if not sources:
             return

@@ -31,7 +31,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @define
 class _Interval:
-    """What has happened in one stream since the last line."""
+    """The activity of one stream since the last line."""
 
     records: int = 0
     payload_bytes: int = 0
@@ -60,7 +60,7 @@ class _Interval:
 
 @frozen(kw_only=True)
 class _Answer:
-    """What a shard that is being read answered last.
+    """The last answer of a shard that is being read.
 
     Attributes:
         lag: how far it was behind the tip, in milliseconds; ``None`` before the first answer.

@@ -28,8 +28,7 @@ _T = TypeVar("_T")
 class CallThreads(ThreadPoolExecutor):
     """Threads for a number of calls at once; leaving the context waits for running calls.
 
-    Not the event loop's default threads: there are few of these, and resolving a host name waits
-    for one of them.
+    The event loop's default threads are few, and resolving a host name needs one of them.
     """
 
     def __init__(self, count: int) -> None:
@@ -59,15 +58,15 @@ class CallThreads(ThreadPoolExecutor):
     ) -> None:
         """Call ``callback`` in a thread and, when it has returned, ``then`` on the event loop.
 
-        A thread cannot be interrupted: a cancellation waits for the call to end, and what the call
-        has done counts.
+        A thread cannot be interrupted: a cancellation waits for the call to end, and the call
+        counts.
 
         Args:
             name: what is called, and for what.
 
         Raises:
             Exception: what the callback raised, with a note that names the callback.
-            TypeError: the callback has returned an awaitable.
+            TypeError: the callback returned an awaitable.
         """
         running = self.start(partial(call_plain, name, callback, *arguments))
         try:
@@ -77,7 +76,7 @@ class CallThreads(ThreadPoolExecutor):
             if (error := running.exception()) is None:
                 then()
             else:
-                # The scan raises what has ended it, not this.
+                # The scan raises the error that ended it, not this one.
                 _LOGGER.error("%s has failed, too: %r", name, error)
             raise
         then()
@@ -108,7 +107,7 @@ def call_in_thread(callback: Callable[..., _T], *arguments: object) -> _T:
 def call_plain(name: str, callback: Callable[..., object], *arguments: object) -> None:
     """Call ``callback``, and refuse an awaitable as its result.
 
-    A lambda over an async function shows only when it is called that it returns one.
+    Only a call shows that a lambda wraps an async function.
     """
     try:
         result = call_in_thread(callback, *arguments)
@@ -125,7 +124,7 @@ def call_plain(name: str, callback: Callable[..., object], *arguments: object) -
 
 
 def check_event_times(item: Record | RecordBatch, batch: RecordBatch) -> None:
-    """Raise why a record of ``batch`` has no event time that ``item`` is, or has."""
+    """Raise the error in ``item``, if any, that left a record of ``batch`` without event time."""
     if batch.failures:
         for record in item if isinstance(item, RecordBatch) else (item,):
             if (failure := batch.failures.get(record.id)) is not None:
@@ -156,7 +155,7 @@ class BatchParts:
 
     _batch: RecordBatch
     taken: int = field(default=0, init=False)
-    # Where the parts that are left end; the next one is the last of the list.
+    # The ends of the remaining parts; the last of the list is the next part.
     _ends: list[int] = field(
         init=False, default=Factory(lambda self: [len(self._batch)], takes_self=True)
     )
@@ -172,7 +171,7 @@ class BatchParts:
         return 1 < self._ends[-1] - self.taken < len(self._batch)
 
     def divide(self) -> bool:
-        """Halve the next part; return ``False`` for a single record, which cannot be."""
+        """Halve the next part; return ``False`` for a single record."""
         end = self._ends[-1]
         if end - self.taken < 2:
             return False
@@ -193,13 +192,13 @@ class DeliveryCalls:
         per_batch: whether the callback takes them all at once, or in parts after a failure.
         holds: whether earlier records of the shard have skipped their checkpoint, and no later one
             has covered them.
-        may_continue: asked before each call; :meth:`run` returns if it says no.
+        may_continue: is called before each call; :meth:`run` returns if the result is false.
 
     Attributes:
         parts: what is left if it takes them at once; ``None`` if it takes single records.
         taken: how many records the callback has taken.
         processed: how many of them, from the first one on, may be recorded as processed.
-        wants_no_more: whether the callback has asked to stop.
+        wants_no_more: whether the callback asked to stop.
     """
 
     _process: Process
@@ -229,7 +228,7 @@ class DeliveryCalls:
 
     @property
     def current(self) -> Record | RecordBatch:
-        """What the callback takes next; there must be something."""
+        """The item that the callback takes next. The calls must not be complete."""
         if self.parts is not None:
             return self.parts.current
         if self._record is None:

@@ -1,4 +1,4 @@
-"""The deliveries that one task hands out, and what was recorded of them."""
+"""Keeps the deliveries that one task hands out, and their recorded progress."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class HandedOut:
         delivery: the records, at least one.
         recorded: the number of records that were recorded as processed.
         is_done: set when the whole delivery is finished.
-        is_cut: whether the records after the current one are for another worker.
-        is_lost: whether that worker has begun: what is processed here is no longer recorded.
+        is_cut: whether another worker reads the records after the current one.
+        is_lost: whether that worker has begun. Progress here is no longer recorded.
     """
 
     delivery: Delivery
@@ -39,7 +39,7 @@ class HandedOut:
 
 @frozen
 class Withdrawn:
-    """Reports a shard that another worker has taken from this one."""
+    """Reports a shard that another worker took from this one."""
 
     shard: ShardKey
 
@@ -89,7 +89,7 @@ class Deliveries(DeliverySink):
     def __init__(self, note_news: Callable[[], object]) -> None:
         self._note_news = note_news
         self.waiting: deque[Item] = deque()
-        # The delivery of each shard that waits or is being processed.
+        # The delivery of each shard that is queued or being processed.
         self._in_progress: dict[ShardKey, HandedOut] = {}
         # The shards whose last records were processed and must not be recorded yet.
         self._held_back: set[ShardKey] = set()

@@ -1,4 +1,4 @@
-"""Runs a fetcher in the background, and hands out what it delivers, one item after the other."""
+"""Runs a fetcher in the background and hands out its deliveries one by one."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class DeliveryFeed:
     processed and closes everything.
 
     Attributes:
-        deliveries: what the fetcher has delivered, and what was recorded of it.
+        deliveries: the fetcher's deliveries, and their recorded progress.
         process: the process that opened the feed; until then, the one that made it.
         notes: functions that record a delivery in progress; called periodically, because a single
             record may take any time.
-        is_stopping: whether no more is handed out.
+        is_stopping: whether handing out has ended.
         slow_calls: takes reports of calls for deliveries; set once the feed is open.
     """
 
@@ -191,8 +191,7 @@ class DeliveryFeed:
         Another reader may already be processing what was handed out.
 
         Raises:
-            KinesisPublishersError: another reader has written a checkpoint, or the store has
-                failed.
+            KinesisPublishersError: another reader wrote a checkpoint, or the store failed.
         """
         await self._has_ended.wait()
         self.raise_if_store_failed()

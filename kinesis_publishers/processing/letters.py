@@ -1,4 +1,4 @@
-"""What a record becomes when it is put aside, and where it may go."""
+"""Defines the dead letters of a record, and where they may go."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def letters_of(record: Record, error: Exception, part_bytes: int | None = None) 
     not lost either: an error in the log names its place, and it stays in its stream. To raise
     here would let producers stop readers.
     """
-    import pybase64  # Most programs put nothing aside.
+    import pybase64  # Most programs write no dead letters.
 
     data = record.data
     fields: dict[str, object] = {"id": record.id, **dict(zip(Record._fields, record, strict=False))}
@@ -71,7 +71,7 @@ def _times_put_aside(data: bytes) -> int:
     if any(type(letter.get(name)) is not kind for name, kind in _TYPES.items()):
         return 0
     is_ours = _ID.fullmatch(letter["id"]) and 1 <= letter["part"] <= letter["parts"]
-    # We put no letter with a higher count into a stream.
+    # No letter of ours has a higher count.
     return letter["letter"] if is_ours and 1 <= letter["letter"] <= _MOST_TIMES else 0
 
 

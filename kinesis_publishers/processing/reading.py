@@ -186,7 +186,7 @@ class RecordStream(AsyncIterator["Record"]):
         return self
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
-        # What could not be decoded counts once it has been put aside.
+        # A record that failed to decode counts once it has been set aside.
         if error is None and self._failed is None:
             self._processed = self._taken
         await self._close(error)

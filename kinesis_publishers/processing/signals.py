@@ -20,7 +20,7 @@ _STDERR: Final = 2
 _DEFAULT_HANDLERS: Final = (signal.SIG_DFL, signal.default_int_handler)
 # One handler per signal stops everything that reads in a loop, or, without one, in threads.
 _STOPS: dict[_Loop, defaultdict[signal.Signals, list[_Stop]]] = {}
-# The handlers before ours, and ours, so that one that the program installs meanwhile stays.
+# The previous handlers and ours. A handler that the program installs meanwhile stays.
 _FORMER: dict[tuple[_Loop, signal.Signals], Any] = {}
 _INSTALLED: dict[tuple[_Loop, signal.Signals], Any] = {}
 # Readers that Ctrl-C has stopped and that have not closed yet: their task, and whether they are
@@ -31,7 +31,7 @@ _CLOSING: dict[object, tuple[asyncio.Task[Any], bool]] = {}
 def free_signals(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
     """Return the ``signals`` that the user's program neither handles nor ignores.
 
-    Only the main thread may handle signals: in another thread there are none.
+    Only the main thread may handle signals: any other thread gets an empty result.
     """
     if threading.current_thread() is not threading.main_thread():
         return ()
@@ -43,7 +43,7 @@ def _is_free(one: signal.Signals) -> bool:
     handler = signal.getsignal(one)
     if handler in _DEFAULT_HANDLERS or handler in _INSTALLED.values():
         return True
-    # That of asyncio.run, which is the program's default for Ctrl-C.
+    # asyncio.run installs this one: it is the program's default for Ctrl-C.
     return isinstance(handler, partial) and isinstance(
         getattr(handler.func, "__self__", None), asyncio.Runner
     )
@@ -112,7 +112,7 @@ def _remove_handler(loop: _Loop, one: signal.Signals) -> None:
         loop.remove_signal_handler(one)
     former = _FORMER.pop((loop, one), _default_handler(one))
     installed = _INSTALLED.pop((loop, one), handler)
-    # If the program, or another reader, has installed its own in the meantime, that stays.
+    # A handler that the program or another reader installed in the meantime stays.
     signal.signal(one, former if handler is installed else handler)
     for other, its_former in _FORMER.items():
         if other[1] is one and its_former is installed:
@@ -163,7 +163,7 @@ def await_closing(reader: object, task: asyncio.Task[Any], *, is_certain: bool) 
 
 
 def has_closed(reader: object) -> None:
-    """Say that ``reader`` has closed, whether Ctrl-C has stopped it or not."""
+    """Note that ``reader`` has closed, whether or not Ctrl-C stopped it."""
     _CLOSING.pop(reader, None)
 
 
