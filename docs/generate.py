@@ -15,7 +15,7 @@ from attrs import fields
 from kinesis_publishers import errors
 from kinesis_publishers.config.catalogue import all_declarations
 from kinesis_publishers.config.keywords import KEYWORDS, SHORT_NAMES
-from kinesis_publishers.config.option import Namespace, Option
+from kinesis_publishers.config.option import Namespace, Option, accepted_text, value_text
 from kinesis_publishers.config.parsers import (
     DecimalNumber,
     Duration,
@@ -24,7 +24,6 @@ from kinesis_publishers.config.parsers import (
     Size,
     WholeNumber,
 )
-from kinesis_publishers.config.reference import accepted_text, value_text
 from kinesis_publishers.config.sections.metrics import MetricsConfig
 from kinesis_publishers.metrics.kcl_table import KCL_METRICS
 from kinesis_publishers.metrics.metric import Metric, MetricKind, MetricTable

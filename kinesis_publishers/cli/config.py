@@ -35,9 +35,8 @@ from kinesis_publishers.config.catalogue import (
     extension_options,
     find_option,
 )
-from kinesis_publishers.config.option import MASK, Option
+from kinesis_publishers.config.option import MASK, Option, accepted_text, value_text
 from kinesis_publishers.config.parsers import Scalar
-from kinesis_publishers.config.reference import accepted_text, value_text
 from kinesis_publishers.config.rules import IneffectiveKey, ineffective_keys
 from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError

@@ -322,3 +322,23 @@ def _field_of(declared: Declared[Any]) -> Any:
 
 def _mask(value: object) -> str:
     return "None" if value is None else MASK
+
+
+def accepted_text(option: Option[Any]) -> str:
+    """Return what an option may be: its choices, or a description."""
+    return ", ".join(option.choices) or option.parser.accepts
+
+
+def value_text(value: object) -> str | None:
+    """Return a parsed value as text, without its unit; ``None`` for an empty one."""
+    if value is None or value == ():
+        return None
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    if isinstance(value, int | float):
+        return f"{value:.15g}"
+    return str(value)

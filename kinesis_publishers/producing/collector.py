@@ -12,7 +12,7 @@ from attrs import define, evolve, field, frozen
 from kinesis_publishers.abc import PutColumns
 from kinesis_publishers.aggregation import AggregatedRecord, pack_first, pack_plain
 from kinesis_publishers.config import ProducerConfig
-from kinesis_publishers.producing.queues import KeyOrder, ShardQueue, ShardQueues
+from kinesis_publishers.producing.queues import ShardQueue, ShardQueues
 from kinesis_publishers.producing.records import Run, Written, utf8_bytes
 
 #: The most of one shard in a call at the rate that a shard takes: the KPL's number.
@@ -151,7 +151,6 @@ class Collector:
 
     _config: ProducerConfig
     _queues: ShardQueues
-    _order: KeyOrder | None
     _turn: int = field(default=0, init=False)
     # The most of one shard in a call: more is a burst that the shard throttles.
     _shard_bytes: int = field(init=False)
@@ -185,19 +184,14 @@ class Collector:
                 part = self._take(queue, room, due_before)
             except Exception:
                 for part in parts:
-                    self._give_back(part)
+                    self._queues.end(part.queue, part.runs)
+                    part.queue.prepend(part.runs)
                 raise
             if part is not None:
                 parts.append(part)
                 entries_left -= part.entries
                 bytes_left -= part.size
         return parts, delay
-
-    def _give_back(self, part: Part) -> None:
-        if self._order is not None:
-            self._order.end(part.runs)
-        part.queue.sending -= part.records
-        part.queue.prepend(part.runs)
 
     def _ready_queues(self, now: float, due_before: float) -> tuple[list[ShardQueue], float]:
         """Return what a call made now would take from, and how long to wait if there is none."""
@@ -252,15 +246,14 @@ class Collector:
             raise
         if part is not None:
             queue.limiter.take(part.entries, part.size)
-            queue.sending += part.records
-            if self._order is not None:
-                self._order.begin(part.runs)
+            self._queues.begin(queue, part.runs)
         return part
 
     def _take_plain(self, queue: ShardQueue, room: _Room, runs: list[Run]) -> Part | None:
         left, size = room.entries, 0
-        if self._order is not None:
-            left = self._put_aside(queue, left, self._order)
+        if self._queues.has_order:
+            # Each with another key: a call has no order.
+            left = len(self._queues.admitted(queue, most=left, is_one_per_key=True))
         while queue.waiting and left:
             fitting = room.fitting(queue.waiting[0], left, size)
             if not fitting:
@@ -273,23 +266,6 @@ class Collector:
         # What is noted beside a record is stored in an aggregate.
         singles = [run.slice(one, one + 1) for run in runs for one in range(len(run))]
         return Part.packed(queue, [(pack_first(one.rows()), (one,)) for one in singles])
-
-    def _put_aside(self, queue: ShardQueue, most: int, order: KeyOrder) -> int:
-        """Let records that may be sent come first in a queue; return how many there are.
-
-        Each has another key. Those behind others of their keys are put aside.
-        """
-        free: list[Run] = []
-        keys: set[str] = set()
-        while queue.waiting and len(free) < most:
-            run = queue.pop(1)
-            if order.admits(run, keys):
-                keys.add(run.partition_keys[0])
-                free.append(run)
-            else:
-                queue.aside += 1
-        queue.prepend(free)
-        return len(free)
 
     def _take_aggregates(
         self, queue: ShardQueue, room: _Room, due_before: float, taken: list[Run]
@@ -304,9 +280,9 @@ class Collector:
             if estimated < most_bytes and not _is_due(queue, due_before):
                 break
             candidates: Iterable[Run] = queue.waiting
-            if self._order is not None:
+            if self._queues.has_order:
                 sent = {run.partition_keys[0] for run in taken}
-                candidates = self._together(queue, most_bytes, self._order, sent)
+                candidates = self._queues.admitted(queue, size=most_bytes, sent=sent)
             packed = _packed(candidates, most_bytes, most)
             if packed is None:
                 break
@@ -318,24 +294,6 @@ class Collector:
             aggregates.append((packed, runs))
             total += size
         return Part.packed(queue, aggregates) if aggregates else None
-
-    def _together(
-        self, queue: ShardQueue, size: int, order: KeyOrder, sent: set[str]
-    ) -> Sequence[Run]:
-        """Return the first records, of about ``size`` bytes, that may go into one aggregate.
-
-        Those behind others of their keys, which are being sent, are put aside.
-        """
-        free: list[Run] = []
-        while queue.waiting and size > 0:
-            run = queue.pop(1)
-            if order.admits(run, sent):
-                free.append(run)
-                size -= run.size
-            else:
-                queue.aside += 1
-        queue.prepend(free)
-        return free
 
 
 def _packed(runs: Iterable[Run], most_bytes: int, most: int) -> AggregatedRecord | None:

@@ -18,7 +18,7 @@ from kinesis_publishers.model import HashRange, ShardKey, hash_key_of
 from kinesis_publishers.producing.buffer import Buffer
 from kinesis_publishers.producing.collector import Part
 from kinesis_publishers.producing.outstanding import Outstanding, not_decided
-from kinesis_publishers.producing.queues import KeyOrder, ShardQueues
+from kinesis_publishers.producing.queues import ShardQueues
 from kinesis_publishers.producing.records import KnownPuts, Run, Written
 from kinesis_publishers.producing.routing import ShardMap
 
@@ -35,7 +35,6 @@ class MisplacedRecords:
     _services: WritingServices
     _queues: ShardQueues
     _buffer: Buffer
-    _order: KeyOrder | None
     _outstanding: Outstanding
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
@@ -146,7 +145,7 @@ class MisplacedRecords:
             return
         shard_map = ShardMap.of(shards, is_auto=is_auto)
         if shard_map.open_shards:
-            self._queues.follow(shard_map, self._order or ())
+            self._queues.follow(shard_map)
             self._buffer.follow()
 
     def _correct_aggregate(self, part: Part, place: tuple[str, str]) -> int:

@@ -14,7 +14,7 @@ from kinesis_publishers.errors import ClosedError, KinesisPublishersError, Recor
 from kinesis_publishers.events import EventSink, RecordsFailed
 from kinesis_publishers.producing.buffer import Buffer
 from kinesis_publishers.producing.collector import Part
-from kinesis_publishers.producing.queues import KeyOrder, ShardQueue, ShardQueues
+from kinesis_publishers.producing.queues import ShardQueue, ShardQueues
 from kinesis_publishers.producing.records import Run
 
 # How many records that have failed the error of `flush` and `close` names, and how many it has.
@@ -50,7 +50,6 @@ class Outstanding:
 
     _queues: ShardQueues
     _buffer: Buffer
-    _order: KeyOrder | None
     _events: EventSink
     records: int = field(default=0, init=False)
     # How many records have failed, how many of them have been raised, and the first others: their
@@ -81,36 +80,20 @@ class Outstanding:
     ) -> None:
         """Tell those who put the records of a call where its entries are, and let them go."""
         part.settle(shard_ids, numbers, now)
-        self._end(part)
+        self._queues.end(part.queue, part.runs)
         self._leave(part.runs)
 
     def fail(self, part: Part, error: KinesisPublishersError) -> None:
         """Give up the records of a call."""
-        self._end(part)
+        self._queues.end(part.queue, part.runs)
         self.give_up(part.queue, part.runs, error)
 
     def wait_again(self, part: Part, runs: Iterable[Run] | None = None) -> None:
         """Let the records of a call wait again, in front of all others, or what replaces them."""
-        self._end(part)
+        self._queues.end(part.queue, part.runs)
         returned = [run.again() for run in part.runs] if runs is None else list(runs)
-        if self._order is None:
-            self._queues.prepend(returned)
-            return
-        # Older ones may have been put aside meanwhile, and newer ones: all of a key are freed in
-        # their order.
-        others: list[Run] = []
-        for run in returned:
-            if self._order.rejoins(run):
-                self._queues.queue_of(run.partition_keys[0], run.hash_key_at(0)).aside += 1
-            else:
-                others.append(run)
-        self._queues.prepend(others)
-        self._queues.prepend(self._order.freed(part.runs), aside=True)
-
-    def _end(self, part: Part) -> None:
-        part.queue.sending -= part.records
-        if self._order is not None:
-            self._order.end(part.runs)
+        self._queues.put_again(returned)
+        self._queues.free(part.runs)
 
     def give_up(
         self, queue: ShardQueue, runs: Sequence[Run], error: KinesisPublishersError
@@ -133,19 +116,16 @@ class Outstanding:
 
     def give_up_all(self, error: KinesisPublishersError) -> None:
         """Give up every record that is not being sent."""
-        # First, for those of the queues would free them.
-        aside = list(self._order.take_all()) if self._order is not None else []
+        # Take these first: the records of the queues would free them.
+        aside = self._queues.take_aside()
         for queue in self._queues:
             if queue.records:
                 self.give_up(queue, queue.take(queue.records), error)
-        for run in aside:
-            queue = self._queues.queue_of(run.partition_keys[0], run.hash_key_at(0))
-            queue.aside -= 1
+        for queue, run in aside:
             self.give_up(queue, [run], error)
 
     def _leave(self, runs: Sequence[Run]) -> None:
-        if self._order is not None:
-            self._queues.prepend(self._order.freed(runs), aside=True)
+        self._queues.free(runs)
         records = sum(map(len, runs))
         self.records -= records
         self._buffer.release(records, sum([run.size for run in runs]))

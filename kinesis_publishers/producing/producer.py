@@ -24,9 +24,10 @@ from kinesis_publishers.events import EventSink, ProducerStarted, ProducerStoppe
 from kinesis_publishers.producing.buffer import Buffer
 from kinesis_publishers.producing.checking import Data, Item, RecordChecker
 from kinesis_publishers.producing.collector import Collector
+from kinesis_publishers.producing.key_order import KeyOrder
 from kinesis_publishers.producing.misplaced import MisplacedRecords
 from kinesis_publishers.producing.outstanding import Outstanding
-from kinesis_publishers.producing.queues import KeyOrder, ShardQueues
+from kinesis_publishers.producing.queues import ShardQueues
 from kinesis_publishers.producing.records import (
     AnyFuture,
     ManyPuts,
@@ -63,15 +64,15 @@ class KinesisProducer:
         self._clock = services.clock
         self._has_order = config.ordering is Ordering.KEY
         order = KeyOrder(None if config.aggregates else 1) if self._has_order else None
-        self._queues = ShardQueues(services, shard_map)
+        self._queues = ShardQueues(services, shard_map, order)
         self._buffer = Buffer(self._queues, config)
-        self._outstanding = Outstanding(self._queues, self._buffer, order, services.events)
+        self._outstanding = Outstanding(self._queues, self._buffer, services.events)
         self._sender = Sender(
             services,
             self._queues,
-            Collector(config, self._queues, order),
+            Collector(config, self._queues),
             self._outstanding,
-            MisplacedRecords(services, self._queues, self._buffer, order, self._outstanding),
+            MisplacedRecords(services, self._queues, self._buffer, self._outstanding),
             RetryBudget(config.retry, self._clock, events=services.events),
         )
         self._buffer.on_wait = self._sender.wake

@@ -1,10 +1,9 @@
-"""The records that wait for their shards: a queue for each, and their order by partition key."""
+"""The queues of waiting records, one per shard."""
 
 from __future__ import annotations
 
 import logging
 import math
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 
@@ -13,6 +12,7 @@ from attrs import define, field
 from kinesis_publishers.assembly import WritingServices
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.model import ShardKey, hash_key_of
+from kinesis_publishers.producing.key_order import KeyOrder
 from kinesis_publishers.producing.limiter import ShardLimiter
 from kinesis_publishers.producing.records import Run, SinglePuts
 from kinesis_publishers.producing.routing import RandomKey, ShardMap
@@ -154,75 +154,16 @@ class ShardQueue:
 
 
 @define(eq=False)
-class KeyOrder:
-    """Keeps the records of a partition key in order: those of one entry are sent at a time.
-
-    PutRecords keeps no order among the entries of a call, and of those in two calls either may be
-    refused. Records of a busy key are put aside until it is free again. Every run here is of one
-    record.
-
-    Args:
-        together: how many records of a key an entry may have.
-    """
-
-    _together: int | None
-    _busy: set[str] = field(factory=set, init=False)
-    _aside: dict[str, deque[Run]] = field(factory=dict, init=False)
-
-    def admits(self, run: Run, taken: Container[str]) -> bool:
-        """Return whether a record may be sent; otherwise it is put aside.
-
-        ``taken`` are the keys of older records that will be sent before.
-        """
-        key = run.partition_keys[0]
-        line = self._aside.get(key)
-        # Nor does a record pass an older one that was put aside.
-        is_next = not line or run.number < line[0].number
-        if is_next and key not in self._busy and key not in taken:
-            return True
-        self._aside.setdefault(key, deque())
-        return not self.rejoins(run)
-
-    def rejoins(self, run: Run) -> bool:
-        """Put a record aside, in its place, if others of its key are; return whether it was."""
-        line = self._aside.get(run.partition_keys[0])
-        if line is None:
-            return False
-        line.insert(bisect_right(line, run.number, key=lambda one: one.number), run)
-        return True
-
-    def begin(self, runs: Iterable[Run]) -> None:
-        """Note that entries with these records are being sent."""
-        self._busy.update([run.partition_keys[0] for run in runs])
-
-    def end(self, runs: Iterable[Run]) -> None:
-        """Note that they are not being sent any more."""
-        self._busy.difference_update([run.partition_keys[0] for run in runs])
-
-    def freed(self, runs: Iterable[Run]) -> Iterator[Run]:
-        """Yield what was put aside and may be sent now that these records have left."""
-        for key in (self._aside.keys() & {run.partition_keys[0] for run in runs}) - self._busy:
-            line = self._aside[key]
-            for _ in range(min(len(line), self._together or len(line))):
-                yield line.popleft()
-            if not line:
-                del self._aside[key]
-
-    def take_all(self) -> Iterator[Run]:
-        """Yield everything that was put aside, and forget it."""
-        lines, self._aside = self._aside, {}
-        return (run for line in lines.values() for run in line)
-
-    def __iter__(self) -> Iterator[Run]:
-        return (run for line in self._aside.values() for run in line)
-
-
-@define(eq=False)
 class ShardQueues:
-    """The queues of a stream, found by partition key."""
+    """The queues of a stream, found by partition key.
+
+    It alone knows the order of keys, if they have one: which records are being sent, and which were
+    put aside behind them.
+    """
 
     _services: WritingServices
     _map: ShardMap
+    _order: KeyOrder | None = None
     _queues: dict[ShardKey, ShardQueue] = field(factory=dict, init=False)
     _by_key: dict[str, ShardQueue] = field(factory=dict, init=False)
 
@@ -294,21 +235,98 @@ class ShardQueues:
             own_run.home = queue, self._map
         return shares
 
-    def prepend(self, runs: Iterable[Run], *, aside: bool = False) -> None:
-        """Put records in front of their queues, in their order; ``aside`` is where they were."""
+    @property
+    def has_order(self) -> bool:
+        """Whether the records of a partition key are sent in order."""
+        return self._order is not None
+
+    def admitted(
+        self,
+        queue: ShardQueue,
+        *,
+        most: float = math.inf,
+        size: float = math.inf,
+        sent: Container[str] = (),
+        is_one_per_key: bool = False,
+    ) -> Sequence[Run]:
+        """Move records that may be sent to the front of a queue, and return them.
+
+        Records behind others of their keys that are being sent are put aside.
+
+        Args:
+            queue: the queue.
+            most: the maximum number.
+            size: the approximate maximum in bytes.
+            sent: the keys of records that are sent before.
+            is_one_per_key: whether only one record of each key may be sent.
+        """
+        assert self._order is not None, "records have no order"
+        free: list[Run] = []
+        keys: set[str] = set()
+        while queue.waiting and len(free) < most and size > 0:
+            run = queue.pop(1)
+            if self._order.admits(run, keys if is_one_per_key else sent):
+                keys.add(run.partition_keys[0])
+                free.append(run)
+                size -= run.size
+            else:
+                queue.aside += 1
+        queue.prepend(free)
+        return free
+
+    def begin(self, queue: ShardQueue, runs: Sequence[Run]) -> None:
+        """Count records of a queue that are being sent."""
+        queue.sending += sum(map(len, runs))
+        if self._order is not None:
+            self._order.begin(runs)
+
+    def end(self, queue: ShardQueue, runs: Sequence[Run]) -> None:
+        """Count records of a queue that are no longer being sent."""
+        queue.sending -= sum(map(len, runs))
+        if self._order is not None:
+            self._order.end(runs)
+
+    def put_again(self, runs: Iterable[Run]) -> None:
+        """Put records in front of their queues that were sent and must be sent again."""
+        others: list[Run] = []
+        for run in runs:
+            # Older and newer ones may have been put aside meanwhile: a key frees them in order.
+            if self._order is not None and self._order.rejoins(run):
+                self._queue_of(run).aside += 1
+            else:
+                others.append(run)
+        self._prepend(others)
+
+    def free(self, runs: Iterable[Run]) -> None:
+        """Let records wait again that were put aside behind ``runs``, which have left."""
+        if self._order is not None:
+            for queue, count in self._prepend(self._order.freed(runs)):
+                queue.aside -= count
+
+    def take_aside(self) -> Sequence[tuple[ShardQueue, Run]]:
+        """Take all records that were put aside, each with its queue."""
+        taken = [(self._queue_of(run), run) for run in self._order or ()]
+        for queue, _ in taken:
+            queue.aside -= 1
+        if self._order is not None:
+            self._order.clear()
+        return taken
+
+    def _queue_of(self, run: Run) -> ShardQueue:
+        return self.queue_of(run.partition_keys[0], run.hash_key_at(0))
+
+    def _prepend(self, runs: Iterable[Run]) -> Iterable[tuple[ShardQueue, int]]:
+        """Put records in front of their queues, in order; return their number by queue."""
         returned: dict[ShardQueue, list[Run]] = {}
         for run in runs:
             for queue, own in self.split(run):
                 returned.setdefault(queue, []).append(own)
         for queue, own_runs in returned.items():
             queue.prepend(own_runs)
-            queue.aside -= len(own_runs) if aside else 0
+        return [(queue, len(own_runs)) for queue, own_runs in returned.items()]
 
-    def follow(self, shard_map: ShardMap, aside: Iterable[Run]) -> None:
-        """Let what waits for shards wait for those that there are now.
-
-        ``aside`` are the records that wait for others of their partition keys.
-        """
+    def follow(self, shard_map: ShardMap) -> None:
+        """Distribute the waiting records among the current shards."""
         has_changed = bool(shard_map.choices) != bool(self._map.choices)
         self._map = shard_map
         if has_changed:
@@ -324,5 +342,5 @@ class ShardQueues:
                 queue.append(own)
         for queue in self:
             queue.aside = 0
-        for run in aside:
-            self.queue_of(run.partition_keys[0], run.hash_key_at(0)).aside += 1
+        for run in self._order or ():
+            self._queue_of(run).aside += 1
