@@ -1,4 +1,4 @@
-"""The assigners without leases: every shard, or those that the configuration names."""
+"""The assigners without leases: every shard, or the configured shards."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _CALL_PART: Final = 1 / 3
 # The throughput is measured over so many failover times: 30 seconds, as in the KCL. With a shorter
 # window, a slow reader that receives bursts looks alternately busy and idle.
 _MEASURE_PARTS: Final = 3
-# Another subscription to a shard is refused for so long (AWS API reference, SubscribeToShard).
+# AWS refuses another subscription to a shard for this long (API reference, SubscribeToShard).
 _RESUBSCRIBE_SECONDS: Final = 5.0
 
 
@@ -156,7 +156,7 @@ class HeldLeases:
         )
 
     def may_deliver(self, key: ShardKey) -> bool:
-        """Say whether records of a shard may be handed out at this moment."""
+        """Return whether records of a shard may be handed out now."""
         held = self.held.get(key)
         # Of what another worker waits for, only what was handed out before is finished.
         if held is None or key in self.leaving:
@@ -248,7 +248,7 @@ class HeldLeases:
         return True
 
     def _is_written_by_twin(self, key: ShardKey, before: StoredCheckpoint) -> bool:
-        """Say whether another live process of this name has renewed what this one does not hold."""
+        """Return whether another live process of this name renewed a lease not held here."""
         row = self._rows.stored.get(key, before)
         return (
             # Not by the hand-over to a former run of this one.

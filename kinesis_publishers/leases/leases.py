@@ -65,7 +65,7 @@ class Leases(KeptProgress):
         await rows.load()
         if not rows.stored:
             await rows.check_first_use()
-        # A reader without leases that still runs learns by them that it has been replaced.
+        # They show a reader without leases that it was replaced.
         marks = [mark.checkpoint for mark in map(rows.mark, identities) if mark]
         await self._rows.save([evolve(mark, progress=FOUND_LATER) for mark in marks])
         return rows.resumable()
@@ -128,7 +128,7 @@ class Leases(KeptProgress):
         return evolve(self._rows.stored[key].checkpoint, progress=progress, lease=lease)
 
     def is_bearable(self, error: KinesisPublishersError) -> bool:
-        """Say whether work goes on after a write has failed: the store may be back soon."""
+        """Return whether work continues after a failed write: the store may be back soon."""
         return is_bearable(error)
 
     async def keep(self, _: Turn) -> None:

@@ -43,7 +43,7 @@ def first_row(shard: Shard, stream_created_at: datetime, progress: ShardProgress
 
 @define(eq=False)
 class LeaseRows:
-    """The rows, and since when each of them has been the same.
+    """The rows, and how long each of them has been unchanged.
 
     Every worker creates the rows of listed shards, and removes those of shards that have left: the
     first one to create a row wins, and the others find it.
@@ -83,7 +83,7 @@ class LeaseRows:
         return self.progress.current()
 
     def ages(self) -> dict[ShardKey, float]:
-        """Return for how many seconds each row has been the same."""
+        """Return for how many seconds each row has been unchanged."""
         return self.sightings.ages(self._clock.monotonic())
 
     def _note_loaded(self, before: Rows) -> None:

@@ -68,7 +68,7 @@ class Sightings:
         }
 
     def is_gap(self, now: float) -> bool:
-        """Say whether the last look is too long ago to tell which holders are alive."""
+        """Return whether the last look is too old to tell which holders are alive."""
         return self._noted_at is not None and now - self._noted_at > self._longest_gap
 
     def note_request(self, key: ShardKey, version: CheckpointVersion) -> None:
@@ -76,7 +76,7 @@ class Sightings:
         self._seen[key] = version, self._seen[key][1]
 
     def ages(self, now: float) -> dict[ShardKey, float]:
-        """Return for how many seconds each row has been the same."""
+        """Return for how many seconds each row has been unchanged."""
         return {key: now - since for key, (_, since) in self._seen.items()}
 
 
@@ -92,7 +92,7 @@ def with_lease(row: StoredCheckpoint, lease: Lease) -> Checkpoint:
 
 @frozen(kw_only=True)
 class View:
-    """What one worker knows of the rows at one moment.
+    """One worker's knowledge of the rows at one moment.
 
     Attributes:
         worker: its own name.
@@ -111,7 +111,7 @@ class View:
     max_leases: int | None = None
 
     def is_free(self, key: ShardKey) -> bool:
-        """Say whether no live worker has the shard."""
+        """Return whether no live worker holds the shard."""
         if key in self.own:
             return False
         is_owned = lease_of(self.rows[key]).owner is not None

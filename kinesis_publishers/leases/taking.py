@@ -43,7 +43,7 @@ _SHORTEST_PAUSE: Final = 0.001
 
 
 def is_bearable(error: KinesisPublishersError) -> bool:
-    """Say whether a store may be back soon after it has failed with ``error``."""
+    """Return whether a store that failed with ``error`` may be back soon."""
     return isinstance(error, RetriesExhaustedError) or getattr(error, "retryable", False)
 
 

@@ -327,7 +327,7 @@ class ShardRange:
 
 
 def is_refresh_due(written: datetime | None, current: datetime | None, now: datetime) -> bool:
-    """Say whether an idle shard's ``current`` ``as_of`` should replace the ``written`` one."""
+    """Return whether an idle shard's ``current`` ``as_of`` should replace the ``written`` one."""
     if current is None:
         return False
     return written is None or (now - written > _REFRESH_AFTER and current > written)

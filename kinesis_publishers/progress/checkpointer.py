@@ -75,7 +75,7 @@ class KeptProgress(ABC):
         """
 
     def is_bearable(self, error: KinesisPublishersError) -> bool:
-        """Say whether work goes on after a write has failed: no other reader may begin then."""
+        """Return whether work continues after a failed write: no other reader may begin then."""
         return False
 
     @abstractmethod
@@ -222,7 +222,7 @@ class Checkpointer:
         self._in_flight.pop(key, None)
 
     async def flush(self) -> None:
-        """Write everything that has been recorded, and return when it is durable.
+        """Write all recorded progress, and return when it is durable.
 
         Raises:
             StaleCheckpointError: another reader has written a checkpoint.
@@ -305,7 +305,7 @@ class Checkpointer:
                 raise
 
     async def flush_despite(self, error: BaseException) -> None:
-        """Write what has been recorded although ``error`` ends everything.
+        """Write the recorded progress although ``error`` ends everything.
 
         It is tried for ten seconds, unless the store has failed. If it fails, that is a note on
         ``error``, which the caller raises.

@@ -63,7 +63,7 @@ class SingleReader(KeptProgress):
         self._contested_at: float | None = None
 
     def get(self, key: ShardKey) -> ShardProgress | None:
-        """Return what is stored for a shard; ``None`` if its checkpoint has been removed.
+        """Return the stored checkpoint of a shard; ``None`` if it was removed.
 
         Raises:
             CheckpointError: the shard was never begun.
