@@ -260,7 +260,7 @@ class ReplayMismatchError(DataLossError):
     """A range that was read before no longer yields the same records.
 
     What to do: nothing was delivered twice or left out, but the micro-batch cannot be repeated.
-    Raise the retention, or set ``kinesis.failondataloss = false`` to go on with what remains.
+    Raise the retention, or set ``kinesis.failondataloss = false`` to continue without it.
     """
 
 

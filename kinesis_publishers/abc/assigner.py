@@ -34,7 +34,7 @@ class ShardAssigner:
         """
 
     def reads(self, shard: Shard) -> bool:
-        """Say whether a shard exists for this process; the answer never changes.
+        """Return whether a shard exists for this process; the answer never changes.
 
         The children of one that does not exist for it do not wait for their parent.
         """

@@ -135,7 +135,7 @@ class ForeignTable:
     """
 
     def name_streams(self, streams: Collection[StreamIdentity]) -> None:
-        """Learn which streams the application reads, before the first load.
+        """Receive the streams that the application reads, before the first load.
 
         Only a storage whose rows do not have the ARN of their stream needs it.
         """

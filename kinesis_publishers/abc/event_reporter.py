@@ -46,4 +46,4 @@ class EventReporter(ABC):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Report what is left, in bounded time; an exception is logged."""
+        """Report the remaining events in bounded time; an exception is logged."""

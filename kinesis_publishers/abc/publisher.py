@@ -161,7 +161,7 @@ class StreamConsumerRegistrar(ABC):
 
     @abstractmethod
     async def consumer_arn(self, stream_arn: str) -> str:
-        """Return the ARN of the ACTIVE consumer of a stream; waits for it if need be."""
+        """Return the ARN of the ACTIVE consumer of a stream; waits for it if necessary."""
 
     @abstractmethod
     async def renew(self, stream_arn: str, consumer_arn: str) -> str:

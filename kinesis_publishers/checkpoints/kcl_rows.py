@@ -71,7 +71,7 @@ _AT_TIMESTAMP: Final = PositionType.AT_TIMESTAMP.value
 
 # A pair (number, sub-sequence number) is the last record that was processed. The KCL reads AT the
 # number and drops what is not after the pair; a record outside of an aggregate counts as number 0.
-# A whole aggregate is thus all that is possible inside: no record has so many, and every language
+# A whole aggregate is thus all that is possible inside: no record has that many, and every language
 # of the KCL's daemon reads the number exactly. Before all of them is -1.
 _WHOLE: Final = 2**31 - 1
 _NOTHING: Final = -1

@@ -94,7 +94,7 @@ class KclRows:
         self._find_keys(())
 
     def _find_keys(self, known: Collection[str]) -> None:
-        """Learn which keys the streams have, if the table has the ``known`` ones."""
+        """Find the keys of the streams, given the ``known`` ones of the table."""
         streams = [*self._streams.values()]
         keyed = [(key_in_table(one, known), one) for one in streams]
         alone = [(None, one) for one in streams] if len(streams) == 1 else []
@@ -140,7 +140,7 @@ class KclRows:
         if self._keys.setdefault(shard, lease_key) != lease_key:
             raise CheckpointError(
                 f"{self} has two rows of {shard}, {self._keys[shard]} and {lease_key}: remove the "
-                "one that nothing writes any more."
+                "one that is no longer written."
             )
         return shard, created_at(key, identity)
 
@@ -270,7 +270,7 @@ class KclLeaseTable(DynamoDbStore):
         if has_checkpoints:
             raise CheckpointError(
                 f"{self} has no leases, and {former} has checkpoints of the application "
-                f"{self._context.application}, made without leases. To go on there, set "
+                f"{self._context.application}, made without leases. To continue there, set "
                 "kinesis.lease.format = own; or copy them into the KCL's form: pipe "
                 "`kinesis-publishers leases list --json`, with properties without leases, into "
                 "`kinesis-publishers leases import -`."

@@ -208,7 +208,7 @@ class RedisCheckpointStore(VersionedStore):
     async def _call(self, call: Callable[[], Awaitable[_T]]) -> _T:
         async def attempt() -> _T:
             try:
-                # A worker that is asked to stop would go on, with its leases.
+                # A worker that is asked to stop would continue, with its leases.
                 return await cancellable(call)
             except _ERRORS as error:
                 code = getattr(error, "status_code", None)

@@ -88,7 +88,7 @@ class WriteBook:
     _unanswered: dict[ShardKey, int] = field(factory=dict, init=False)
 
     def attempt(self, shard: ShardKey, expected: CheckpointVersion | None) -> Attempt:
-        """Note that a write will be tried; it may happen without an answer."""
+        """Remember a write before it is tried: it may happen without an answer."""
         known = 0 if expected is None else expected.number
         number = max(known, self._last.get(shard, 0)) + 1
         self._last[shard] = number
@@ -100,7 +100,7 @@ class WriteBook:
         )
 
     def confirm(self, attempts: Iterable[Attempt]) -> dict[ShardKey, CheckpointVersion]:
-        """Note that the caller learns of these writes; return their versions."""
+        """Confirm writes to the caller; return their versions."""
         versions = {}
         for attempt in attempts:
             self._unanswered.pop(attempt.shard, None)

@@ -241,7 +241,7 @@ class MissingShard:
         self._retries = RetryBudget(_ASK_AGAIN, clock, events=events, shard=shard.key)
 
     def reset(self) -> None:
-        """Note that the shard was found."""
+        """Reset the retries: the shard was found."""
         self._retries.reset()
 
     async def has_left(self, error: ServiceError, progress: ShardProgress) -> bool:

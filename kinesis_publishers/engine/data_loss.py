@@ -43,13 +43,13 @@ _AUDIT_SECONDS = 120.0
 _LOOKS_UNTIL_HOLE = 3
 
 _REMEDY = (
-    "To continue with what is left, set kinesis.failondataloss = false; to begin again, remove the "
-    "checkpoint or choose another initial position."
+    "To continue with the remaining records, set kinesis.failondataloss = false; to begin again, "
+    "remove the checkpoint or choose another initial position."
 )
 
 
 def recreated_message(known: datetime, found: datetime) -> str:
-    """Say that a stream was created at another time than the one that was read."""
+    """Return the message for a stream with another creation time."""
     return (
         f"the stream was created on {found.isoformat()}, but the positions belong to one that was "
         f"created on {known.isoformat()}: it was deleted and created again."

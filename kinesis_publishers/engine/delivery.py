@@ -102,7 +102,7 @@ class DeliverySink(ABC):
         """Process a delivery and release it; it counts as processed when this returns."""
 
     def observe(self, status: ShardStatus) -> None:  # noqa: B027 - optional to override
-        """Learn how far a shard has been read; called after each answer, empty ones included.
+        """Receive the state of a shard; called after each answer, even an empty one.
 
         Updates during a delivery are merged and reported after it. Readers of ranges report none:
         a range has its own end.
@@ -121,7 +121,7 @@ class DeliverySink(ABC):
         """
 
     def observe_discovery(self) -> None:  # noqa: B027 - optional to override
-        """Learn that the shards were listed again, and that new ones have started."""
+        """Called after a listing, when new shards have started."""
 
 
 class ForwardingSink(DeliverySink):

@@ -101,7 +101,7 @@ class PendingPool:
                 return
 
     def try_acquire(self, records: int, payload_bytes: int) -> Reservation | None:
-        """Take so much if there is room now and no other caller waits; else return ``None``.
+        """Take this much room if it is free and no other caller waits; else return ``None``.
 
         Raises:
             ClosedError: the pool was closed.
@@ -115,7 +115,7 @@ class PendingPool:
     async def acquire(
         self, records: int, payload_bytes: int, owner: Hashable | None = None
     ) -> Reservation:
-        """Wait until there is room for so much, and take it.
+        """Wait until this much room is free, and take it.
 
         Args:
             owner: who asks, for :meth:`favour`.

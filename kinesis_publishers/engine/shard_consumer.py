@@ -298,9 +298,9 @@ def _seen_until(
 def _may_be_over(progress: ShardProgress) -> bool:
     """Return whether nothing is lost if the record in which reading continues is gone.
 
-    Our own positions inside an aggregate have an instant. Those of the Kinesis Client Library have
-    none, and are always inside a record: in an idle shard, the retention removes that record after
-    it was processed.
+    Our own positions inside an aggregate have an instant. Positions of the Kinesis Client Library
+    have none, and are always inside a record: in an idle shard, the retention removes that record
+    after it was processed.
     """
     number = progress.processed
     is_inside = number is not None and number.sub_sequence_number is not None

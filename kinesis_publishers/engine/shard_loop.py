@@ -33,10 +33,10 @@ class LoopOwner(Protocol):
         """Report that the position is gone; raise unless reading may continue at the horizon."""
 
     def reach_end_of_shard(self) -> None:
-        """Note that the publisher has delivered the last record of the shard."""
+        """Called when the publisher has delivered the last record of the shard."""
 
     def leave_shard(self) -> None:
-        """Note that the shard has left the retention, which has been reported."""
+        """Called when the shard has left the retention, after the report."""
 
 
 class ShardLoop:

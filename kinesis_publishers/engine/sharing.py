@@ -10,7 +10,7 @@ from kinesis_publishers.model import ChildShard, ShardKey, ShardProgress
 
 
 class SharedReading:
-    """What an assigner may have beside the interface ``ShardAssigner``; these do nothing.
+    """The optional methods of an assigner, in addition to ``ShardAssigner``; these do nothing.
 
     All are called from the event loop, and none may block.
     """

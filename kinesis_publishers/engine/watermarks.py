@@ -98,7 +98,7 @@ class ShardWatermarks:
                 del self._marks[key]
 
     def note_listing(self) -> None:
-        """Learn that the shards were listed, and that children have been started if they may."""
+        """Update ended shards after a listing, when new children have started."""
         being_read = {key for key, mark in self._marks.items() if mark.listings is None}
         for key, mark in self._marks.items():
             children = mark.status.child_shards if mark.status else ()

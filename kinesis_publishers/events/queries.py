@@ -32,7 +32,7 @@ class QueryLagMeasured(ShardEvent, level=DEBUG):
     """How far a query is behind in a shard; the shards that are furthest behind are reported.
 
     That is the age of the oldest record that is not committed, 0 without one; ``None`` when the
-    shard is not reported any more.
+    shard is no longer reported.
     """
 
     says = "Query {query} reads shard {shard}{seconds: with a lag of # s}."

@@ -1,4 +1,4 @@
-"""Events of reading: fetchers, streams, shards and ranges, records, and what becomes of them."""
+"""Events of reading: fetchers, streams, shards and ranges, records, and their processing."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class ShardLeftBehind(ShardEvent, level=WARNING):
     """
 
     says = (
-        "Shard {shard} cannot be read{seconds:, # s behind}: the other shards go on without it. "
+        "Shard {shard} cannot be read{seconds:, # s behind}: the other shards continue without it. "
         "Its records may come too late for windows of event time "
         "(kinesis.spark.alignment.patience)."
     )
@@ -368,7 +368,7 @@ class LeasesCounted(Event, level=DEBUG):
         current: how many leases it holds.
         total: how many shards there are that have not ended.
         workers: how many workers are alive, as far as they hold leases.
-        free: how many leases nobody holds.
+        free: how many leases no worker holds.
         spilled: how many free ones it does not take because it has as many as it may.
     """
 

@@ -131,7 +131,7 @@ class LeasedShards(ShardAssigner):
         return continued(self._rows.current(), shards)
 
     def note_event(self, event: Event) -> None:
-        """Learn of subscriptions, and of the stream consumer that this worker has registered."""
+        """Track subscriptions, and the stream consumer that this worker has registered."""
         if isinstance(event, SubscriptionStarted):
             if held := self._leases.held.get(event.shard):
                 held.subscribed_at = self._clock.monotonic()

@@ -26,7 +26,7 @@ _LOGGER = logging.getLogger(__name__)
 
 # A fraction of the failover time: a call that takes longer is abandoned and repeated.
 _CALL_PART: Final = 1 / 3
-# The throughput is measured over so many failover times: 30 seconds, as in the KCL. With a shorter
+# The throughput is measured over three failover times: 30 seconds, as in the KCL. With a shorter
 # window, a slow reader that receives bursts looks alternately busy and idle.
 _MEASURE_PARTS: Final = 3
 # AWS refuses another subscription to a shard for this long (API reference, SubscribeToShard).
@@ -107,10 +107,10 @@ class HeldLeases:
     Attributes:
         asked: what was asked for or is being taken, and since when.
         leaving: what another worker has asked for.
-        startable: the shards that may be read now, by whoever has the lease.
+        startable: the shards that may be read now, by the worker with the lease.
         consumer_arns: the stream consumers that this worker has registered, by stream.
         children: what continues shards that have ended.
-        hurry: set when the rows are to be looked at soon.
+        hurry: set to load the rows soon.
         wake: is called when the shards to read may have changed.
     """
 
@@ -199,8 +199,8 @@ class HeldLeases:
             raise LeaseError(
                 f"{rows[key].version.writer} has written the lease on {key} in the name of "
                 f"{self.worker}, which this process has. Give each worker a "
-                "kinesis.lease.workerid of its own, or leave the option out; a reader of this "
-                "application without kinesis.lease.enabled must not run beside workers with it."
+                "kinesis.lease.workerid of its own, or leave the option out. A reader of this "
+                "application without kinesis.lease.enabled must not run together with its workers."
             )
 
     def _note_written(self, keys: Iterable[ShardKey], sent_at: float) -> None:
@@ -224,7 +224,7 @@ class HeldLeases:
         self._renewed.set()
 
     def _reconcile(self, key: ShardKey) -> bool:
-        """Learn what has become of a lease: it is held on, asked for, or lost.
+        """Update a lease: it is still held, requested, or lost.
 
         Return ``False`` if another process writes in the name of this worker.
         """

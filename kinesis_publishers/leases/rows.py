@@ -171,8 +171,8 @@ class LeaseRows:
     async def _remove_gone(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Remove the rows of shards that have left the listing, once they are not needed.
 
-        Those of ended shards are needed until all of their children have begun: they say that a
-        child may start, and that it was not read before. Those of shards that have left unread go
+        Rows of ended shards are needed until all of their children have begun: they say that a
+        child may start, and that it was not read before. Rows of shards that have left unread go
         once the loss has been reported, which takes them out of ``progress``.
         """
         gone = self._read_and_gone() | self._lost_unread(progress)

@@ -28,7 +28,7 @@ from kinesis_publishers.model import (
 Rows: TypeAlias = Mapping[ShardKey, StoredCheckpoint]
 
 _NO_LEASE = Lease()
-# A lease that has been free for so many failover times is taken first: no other worker wants it.
+# A lease that has been free for this many failover times is taken first: no other worker wants it.
 _VERY_OLD = 3
 # Workers that start together do not see each other: each of them takes a part per pass, so that
 # few shards move again. The same holds for the part of a fair share that is asked for per pass.
@@ -81,7 +81,7 @@ class Sightings:
 
 
 def lease_of(row: StoredCheckpoint) -> Lease:
-    """Return the lease in a row; one that a single reader has written is nobody's."""
+    """Return the lease in a row; a row of a single reader has no owner."""
     return row.checkpoint.lease or _NO_LEASE
 
 
@@ -180,7 +180,7 @@ def _is_very_old(view: View, key: ShardKey) -> bool:
 
 
 def _order_of_taking(view: View, key: ShardKey) -> tuple[bool, int]:
-    # Another order for each worker: they seldom want the same shard.
+    # Each worker has another order, so that two rarely want the same shard.
     return not _is_very_old(view, key), zlib.crc32(f"{view.worker} {key}".encode())
 
 

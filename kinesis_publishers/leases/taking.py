@@ -75,8 +75,8 @@ class LeaseTaker:
                     raise
                 if not has_failed:
                     _LOGGER.warning(
-                        "The leases cannot be renewed: %r. Reading goes on until they end, and "
-                        "again when the store answers.",
+                        "The leases cannot be renewed: %r. Reading continues until they end, "
+                        "and resumes when the store answers.",
                         error,
                     )
                 has_failed = True

@@ -30,7 +30,7 @@ class Lease:
     """Which worker of an application reads a shard, and what the workers know of the shard.
 
     Attributes:
-        owner: the worker that reads the shard, or is to read it next; ``None`` if none does.
+        owner: the worker that reads the shard, or will read it next; ``None`` if none does.
         leaving: the worker that still reads the shard, and hands it over to ``owner``.
         switches: how often the owner has changed since the last checkpoint.
         parents: the ids of the shards that this one continues.

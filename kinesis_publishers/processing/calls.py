@@ -124,7 +124,7 @@ def call_plain(name: str, callback: Callable[..., object], *arguments: object) -
 
 
 def check_event_times(item: Record | RecordBatch, batch: RecordBatch) -> None:
-    """Raise the error in ``item``, if any, that left a record of ``batch`` without event time."""
+    """Raise the error that left a record of ``item`` without event time, if any."""
     if batch.failures:
         for record in item if isinstance(item, RecordBatch) else (item,):
             if (failure := batch.failures.get(record.id)) is not None:
@@ -195,7 +195,7 @@ class DeliveryCalls:
         may_continue: is called before each call; :meth:`run` returns if the result is false.
 
     Attributes:
-        parts: what is left if it takes them at once; ``None`` if it takes single records.
+        parts: the remaining records if it takes them at once; ``None`` if it takes single records.
         taken: how many records the callback has taken.
         processed: how many of them, from the first one on, may be recorded as processed.
         wants_no_more: whether the callback asked to stop.

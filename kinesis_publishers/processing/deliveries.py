@@ -150,7 +150,7 @@ class Deliveries(DeliverySink):
         return handed.delivery.shard.key in self._held_back
 
     def record(self, handed: HandedOut, count: int) -> None:
-        """Note that the first ``count`` records of a delivery have been processed."""
+        """Record the first ``count`` records of a delivery as processed."""
         if count <= handed.recorded or handed.is_lost:
             return
         key = handed.delivery.shard.key
@@ -167,7 +167,7 @@ class Deliveries(DeliverySink):
         handed.is_done.set()
 
     def record_end(self, end: ShardStatus, *, was_told: bool) -> None:
-        """Note that a shard has been processed to its end: it is not read again.
+        """Record the end of a shard, which has been processed: it is not read again.
 
         Args:
             was_told: whether a hook was called. It then covers the records that were held back.

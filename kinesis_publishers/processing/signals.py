@@ -163,7 +163,7 @@ def await_closing(reader: object, task: asyncio.Task[Any], *, is_certain: bool) 
 
 
 def has_closed(reader: object) -> None:
-    """Note that ``reader`` has closed, whether or not Ctrl-C stopped it."""
+    """Remove ``reader``, which has closed, whether or not Ctrl-C stopped it."""
     _CLOSING.pop(reader, None)
 
 

@@ -1,4 +1,4 @@
-"""The producer for threads, which wait where a coroutine would."""
+"""The producer for threads: its calls block where a coroutine would wait."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kinesis_publishers.producing.records import ManyPuts, PutResult, Row
 
 _T = TypeVar("_T")
 
-# Records that have not reached the buffer yet: handing over one by one would cost ten times more.
+# The records before the buffer: handing them over one by one would cost ten times as much.
 _LINE_RECORDS: Final = 500
 _LINE_BYTES: Final = 1024 * 1024
 _NOT_TAKEN: Final = "the producer was closed before the record had a place in the buffer"
@@ -44,7 +44,7 @@ class BlockingProducer:
         # Guards the line, and says that it has become shorter.
         self._turn = threading.Condition()
         self._is_closed = False
-        # In the loop's thread: whoever has it takes the line.
+        # In the loop's thread: its holder takes the line.
         self._taking = asyncio.Lock()
         close_at_exit(self)
 
@@ -70,7 +70,7 @@ class BlockingProducer:
 
     @property
     def pending_records(self) -> int:
-        """How many records have been put and are neither written nor given up."""
+        """The number of records that were put and are neither written nor given up."""
         return self._producer.pending_records + len(self._line)
 
     def put(
@@ -174,7 +174,7 @@ class BlockingProducer:
         return is_short or self._is_closed
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run ``work`` behind what stands in the line, and wait for it."""
+        """Run ``work`` after the records in the line, and wait for it."""
         with self._turn:
             try:
                 self._check_open()
@@ -185,7 +185,7 @@ class BlockingProducer:
         return result.result()
 
     async def _take_line(self) -> None:
-        """Put what stands in the line; nothing overtakes it."""
+        """Put the records in the line, in order."""
         async with self._taking:
             with self._turn:
                 line, self._line = self._line, []

@@ -1,4 +1,4 @@
-"""The room for records that are not written yet: where it ends, ``put`` waits."""
+"""The buffer of unwritten records: when it is full, ``put`` waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kinesis_publishers.config import ProducerConfig, WhenFull
 from kinesis_publishers.errors import BufferFullError
 from kinesis_publishers.producing.queues import ShardQueue, ShardQueues
 
-# What of one shard may wait, as a multiple of the room that is left.
+# The limit of one shard, as a multiple of the free room.
 _MULTIPLE: Final = 8
 
 
@@ -29,14 +29,14 @@ class _Waiter:
 
 @define(eq=False)
 class Buffer:
-    """Counts the records that are waiting or being sent, over all shards.
+    """Counts the records of all shards that wait or are being sent.
 
-    Of one shard a multiple of what is free may wait: a shard that throttles leaves room for the
-    others, however much is put for it.
+    One shard may use a multiple of the free room: a shard that throttles leaves room for the
+    others.
 
     Attributes:
-        records, bytes: what the buffer holds.
-        on_wait: called when someone has to wait.
+        records, bytes: the content of the buffer.
+        on_wait: called when a caller must wait.
     """
 
     _queues: ShardQueues
@@ -52,17 +52,17 @@ class Buffer:
 
     @property
     def waiters(self) -> int:
-        """How many callers wait for room."""
+        """The number of callers that wait for room."""
         return sum(map(len, self._lines.values()))
 
     async def enter(
         self, partition_key: str, explicit_hash_key: str | None, records: int, size: int
     ) -> None:
-        """Take room for records of one shard, behind those who wait for room there.
+        """Reserve room for records of one shard, after earlier callers for that shard.
 
         Raises:
-            BufferFullError: there is none, and nobody is to wait.
-            ClosedError: nobody waits any more.
+            BufferFullError: there is no room, and the configuration forbids waiting.
+            ClosedError: the producer is closed.
         """
         if self._end is not None:
             raise self._end
@@ -88,7 +88,7 @@ class Buffer:
         return True
 
     def _has_share(self, queue: ShardQueue, records: int, size: int) -> bool:
-        """Return whether there is room for so much more, and whether it is this queue's."""
+        """Return whether this much more fits into the buffer, and into the share of the queue."""
         free = self._config.max_records - self.records - records
         free_bytes = self._config.max_bytes - self.bytes - size
         return (
@@ -123,7 +123,7 @@ class Buffer:
         self._lines.setdefault(queue, deque()).append(waiter)
 
     def _leave(self, waiter: _Waiter) -> None:
-        """Let nobody stand behind one who waits no more."""
+        """Remove a waiter that gave up, and serve the next."""
         for queue, line in list(self._lines.items()):
             if waiter in line:
                 line.remove(waiter)
@@ -132,17 +132,17 @@ class Buffer:
         self.serve()
 
     def release(self, records: int, size: int) -> None:
-        """Give room back."""
+        """Release room."""
         self.records -= records
         self.bytes -= size
         if self._lines:
             self.serve()
 
     def serve(self) -> None:
-        """Let those who wait pass if there is room, in their order.
+        """Serve waiters in order while there is room.
 
-        Nobody passes one whose shard has nothing in the buffer: a large record would wait as long
-        as there are small ones for others.
+        No one overtakes a waiter whose shard has nothing in the buffer: otherwise a large record
+        would wait as long as other shards have small ones.
         """
         self._is_reserved = False
         for queue, line in sorted(self._lines.items(), key=lambda item: item[1][0].number):
@@ -160,7 +160,7 @@ class Buffer:
                 del self._lines[queue]
 
     def follow(self) -> None:
-        """Let those who wait join the lines of the queues that there are now."""
+        """Move waiters to the lines of the current queues."""
         lines, self._lines = self._lines, {}
         for line in lines.values():
             for waiter in line:
@@ -168,7 +168,7 @@ class Buffer:
         self.serve()
 
     def close(self, error: Exception) -> None:
-        """Refuse those who wait, also those who were served and have not gone on yet."""
+        """Refuse all waiters, including those that were served and have not continued yet."""
         self._end = error
         for line in self._lines.values():
             for waiter in line:

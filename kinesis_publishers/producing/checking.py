@@ -1,4 +1,4 @@
-"""What can be put: records as users give them, checked, as columns."""
+"""Checks records that users put, and returns them as columns."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ Item: TypeAlias = (
 """What ``put_many`` takes: a user record, or what it has in the order of :data:`Row`."""
 
 _LONGEST_ROW: Final = 4
-# Its frame and checksum, with an explicit hash key and the names of tags.
+# The frame and checksum of an aggregate, an explicit hash key, and the names of tags.
 _AGGREGATE_BYTES: Final = 128
 
 
 @frozen(kw_only=True, eq=False)
 class CheckedColumns:
-    """Records that have been checked, as columns of equal length.
+    """Checked records, as columns of equal length.
 
     Attributes:
         explicit_hash_keys, markers: per record, or ``None`` if no record has one.
-        problem: what is wrong with the record behind them, if something is.
+        problem: the error of the next record, if it is invalid.
     """
 
     payloads: list[bytes]
@@ -65,7 +65,7 @@ class RecordChecker:
     """Checks records before they are put, and chooses the partition keys that are missing.
 
     Args:
-        max_bytes: the most that the stream takes, the partition key included.
+        max_bytes: the maximum record size of the stream, including the partition key.
     """
 
     _partitioner: Partitioner
@@ -81,21 +81,21 @@ class RecordChecker:
 
     @classmethod
     def of(cls, services: WritingServices) -> Self:
-        """Return one for a stream as it was described."""
+        """Return a checker for a described stream."""
         stream = services.stream
         return cls(
             services.partitioner, services.discovery, stream.identity, stream.max_record_bytes
         )
 
     def row_of(self, item: Item) -> Row:
-        """Return what was put, as :func:`checked_row` does."""
+        """Return a record as :func:`checked_row` does."""
         return checked_row(item, self._partitioner)
 
     async def columns_of(self, chunk: Sequence[Item]) -> CheckedColumns:
         """Return the records before the first that is invalid or too large.
 
         Raises:
-            KinesisPublishersError: the stream cannot be asked what it takes.
+            KinesisPublishersError: the stream cannot be described.
         """
         columns = _plain_columns(chunk)
         if columns is None:
@@ -133,16 +133,16 @@ class RecordChecker:
         )
 
     async def check_size(self, data: bytes, key: str, marker: str | None = None) -> None:
-        """Check that the stream takes a record.
+        """Check the size of a record against the limit of the stream.
 
         Raises:
-            InvalidRecordError: it does not, and did not when it was asked again.
-            KinesisPublishersError: it cannot be asked.
+            InvalidRecordError: the record exceeds the limit, even the current one.
+            KinesisPublishersError: the stream cannot be described.
         """
         key_bytes = utf8_bytes(key)
         size = len(data) + key_bytes
         if marker is not None:
-            # In an aggregate the partition key is there twice.
+            # An aggregate contains the partition key twice.
             size += key_bytes + _marked_bytes(marker)
         if size <= self._max_bytes:
             return
@@ -160,12 +160,12 @@ class RecordChecker:
 
 
 def _marked_bytes(marker: str | None) -> int:
-    """Return what a marker, and the aggregate around it, take at most."""
+    """Return the maximum size of a marker and the aggregate around it."""
     return 0 if marker is None else len(marker.encode()) + _AGGREGATE_BYTES
 
 
 def checked_row(item: Item, partitioner: Partitioner) -> Row:
-    """Return what was put, with a key of the partitioner if it has none.
+    """Return a record as a row, with a key of the partitioner if it has none.
 
     Raises:
         InvalidRecordError: Kinesis would refuse it.
@@ -195,7 +195,7 @@ def checked_row(item: Item, partitioner: Partitioner) -> Row:
 def _plain_columns(chunk: Sequence[Item]) -> CheckedColumns | None:
     """Return payloads and partition keys if the records are pairs of them, as most are.
 
-    A tenth of the cost of checking them one by one.
+    This takes a tenth of the time of checking them one by one.
     """
     if set(map(type, chunk)) != {tuple}:
         return None
@@ -217,10 +217,10 @@ def _column(values: list[str | None]) -> list[str | None] | None:
 
 
 def _checked_data(data: object) -> bytes:
-    """Return ``data`` as bytes; a text is encoded in UTF-8.
+    """Return ``data`` as bytes; a string is encoded in UTF-8.
 
     Raises:
-        InvalidRecordError: it is neither bytes nor a text.
+        InvalidRecordError: ``data`` is neither bytes nor a string.
     """
     if isinstance(data, bytes):
         return data
@@ -239,7 +239,7 @@ def _checked_data(data: object) -> bytes:
 
 
 def _check_keys(partition_key: str, explicit_hash_key: str | None) -> None:
-    """Check what decides the shard of a record.
+    """Check the keys that select the shard of a record.
 
     Raises:
         InvalidRecordError: Kinesis would refuse it.

@@ -1,4 +1,4 @@
-"""What goes into the next PutRecords call: chosen from the queues, packed where that is wanted."""
+"""Selects the records of the next PutRecords call from the queues, and packs them if configured."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from kinesis_publishers.config import ProducerConfig
 from kinesis_publishers.producing.queues import ShardQueue, ShardQueues
 from kinesis_publishers.producing.records import Run, Written, utf8_bytes
 
-#: The most of one shard in a call at the rate that a shard takes: the KPL's number.
+#: The maximum size of one shard in a call at its full rate: the KPL's number.
 SHARD_BYTES: Final = 256 * 1024
 
 
 @frozen(eq=False)
 class Part:
-    """What a call has for one shard: records as they are, or aggregates of them.
+    """The part of a call for one shard: plain records, or aggregates of them.
 
     Attributes:
         runs: the records.
-        aggregates: what is put for them, each with its own runs; ``None`` for the records
-            themselves.
-        size: the bytes of the entries.
+        aggregates: the aggregates, each with its runs; ``None`` for plain records.
+        size: the size of the entries in bytes.
     """
 
     queue: ShardQueue
@@ -50,12 +49,12 @@ class Part:
 
     @property
     def records(self) -> int:
-        """How many records it has."""
+        """The number of records."""
         return sum(map(len, self.runs))
 
     @property
     def entries(self) -> int:
-        """How many records the service counts: an aggregate is one."""
+        """The number of Kinesis records: an aggregate counts as one."""
         return self.records if self.aggregates is None else len(self.aggregates)
 
     @property
@@ -80,7 +79,7 @@ class Part:
         return Part(self.queue, runs)
 
     def settle(self, shard_ids: Sequence[str], numbers: Sequence[str], now: float) -> None:
-        """Tell those who put the records where the entries were written."""
+        """Report to the callers of ``put`` where the entries were written."""
         if self.aggregates is None:
             start = 0
             for run in self.runs:
@@ -143,18 +142,18 @@ def columns_of(parts: Iterable[Part]) -> PutColumns:
 
 @define(eq=False)
 class Collector:
-    """Chooses what is sent next.
+    """Selects the records of the next call.
 
-    A record is due when it has lingered. A call is made when there is enough for a full one, or for
-    a shard's part of it, or when any record is due; then it takes what else is there.
+    A record is due after the linger time. A call is made when there is enough for a full one, or
+    for the full part of a shard, or when a record is due. It then includes other waiting records.
     """
 
     _config: ProducerConfig
     _queues: ShardQueues
     _turn: int = field(default=0, init=False)
-    # The most of one shard in a call: more is a burst that the shard throttles.
+    # The maximum of one shard in a call: the shard would throttle a larger burst.
     _shard_bytes: int = field(init=False)
-    # For so much a call is made.
+    # The amount that triggers a call.
     _enough_bytes: int = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -164,14 +163,14 @@ class Collector:
         self._enough_bytes = max(self._shard_bytes, least)
 
     def collect(self, now: float, *, hurries: bool) -> tuple[Sequence[Part], float]:
-        """Return the next call, empty if there is none now, and in how many seconds to ask again.
+        """Return the next call, empty if there is none now, and the seconds until the next try.
 
         Args:
             hurries: whether every record is due.
         """
         due_before = math.inf if hurries else now - self._config.linger_seconds
         ready, delay = self._ready_queues(now, due_before)
-        # Another one is the first each time: the last may find no room.
+        # The first queue changes each time: the last may find no room.
         self._turn += 1
         start = self._turn % len(ready) if ready else 0
         parts: list[Part] = []
@@ -194,7 +193,7 @@ class Collector:
         return parts, delay
 
     def _ready_queues(self, now: float, due_before: float) -> tuple[list[ShardQueue], float]:
-        """Return what a call made now would take from, and how long to wait if there is none."""
+        """Return the queues for a call now, and the time to wait if there are none."""
         config = self._config
         ready: list[ShardQueue] = []
         delay, records, size, is_due = math.inf, 0, 0, False
@@ -207,7 +206,7 @@ class Collector:
                 continue
             is_own_due = _is_due(queue, due_before) or queue.size >= self._enough_bytes
             is_due = is_due or is_own_due
-            # An aggregate that has room left waits for more, whatever else is sent.
+            # An aggregate with room waits for more records, even if other queues are sent.
             if is_own_due or not self._queues.aggregates or queue.size >= config.aggregate_bytes:
                 ready.append(queue)
                 records += queue.records
@@ -228,7 +227,7 @@ class Collector:
         return queue.limiter.delay(queue.records, size, first, now)
 
     def _take(self, queue: ShardQueue, room: _Room, due_before: float) -> Part | None:
-        """Take what of a queue goes into the call."""
+        """Take the part of a queue that goes into the call."""
         allowed, allowed_bytes = queue.limiter.allowance()
         room = evolve(
             room,
@@ -263,7 +262,7 @@ class Collector:
             left -= fitting
         if not any(run.is_noted for run in runs):
             return Part(queue, runs, None, size) if runs else None
-        # What is noted beside a record is stored in an aggregate.
+        # Only an aggregate can store the note of a record.
         singles = [run.slice(one, one + 1) for run in runs for one in range(len(run))]
         return Part.packed(queue, [(pack_first(one.rows()), (one,)) for one in singles])
 
@@ -308,7 +307,7 @@ def _packed(runs: Iterable[Run], most_bytes: int, most: int) -> AggregatedRecord
         keys += run.partition_keys
         size += run.size
         if size >= most_bytes:
-            # The same, at a fraction of the cost, for what most records are.
+            # The same result for plain records, which most are, at a fraction of the cost.
             return pack_plain(payloads, keys, max_bytes=most_bytes, max_records=most)
     rows = chain.from_iterable([run.rows() for run in runs])
     if (row := next(rows, None)) is None:
@@ -318,18 +317,18 @@ def _packed(runs: Iterable[Run], most_bytes: int, most: int) -> AggregatedRecord
 
 def _is_due(queue: ShardQueue, due_before: float) -> bool:
     head = queue.waiting[0]
-    # What was refused has lingered.
+    # A refused record has waited for the linger time already.
     return head.attempts > 0 or head.put_at <= due_before
 
 
 @frozen(kw_only=True)
 class _Room:
-    """What a call has room for.
+    """The remaining room in a call.
 
     Attributes:
-        bytes: before it has the most that it may.
-        of_shard: the same for the shard in question.
-        is_empty: whether it has nothing yet.
+        bytes: the bytes up to the limit of the call.
+        of_shard: the bytes up to the limit of the shard.
+        is_empty: whether the call is still empty.
     """
 
     entries: int
@@ -338,10 +337,10 @@ class _Room:
     of_shard: int = 0
 
     def admits(self, size: int, taken: int) -> bool:
-        """Return whether an entry fits behind ``taken`` bytes of its shard."""
+        """Return whether an entry fits after ``taken`` bytes of its shard."""
         if taken:
             return taken + size <= self.of_shard
-        # The limiter has allowed one of any size; one that is larger than a call goes alone.
+        # The limiter allows one entry of any size; one that is larger than a call goes alone.
         return size <= self.bytes or self.is_empty
 
     def fitting(self, run: Run, most: int, taken: int) -> int:

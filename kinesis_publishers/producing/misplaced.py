@@ -1,4 +1,4 @@
-"""Corrects wrong predictions: after a reshard, records go to shards their producer did not know."""
+"""Corrects wrong predictions: after a reshard, records go to shards unknown to the producer."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from kinesis_publishers.producing.routing import ShardMap
 _LOGGER = logging.getLogger(__name__)
 
 Misplaced: TypeAlias = tuple[Part, tuple[str, str]]
-"""A part of one entry, and where it is: the shard, and its sequence number there."""
+"""A part of one entry, with the shard that has it and its sequence number there."""
 
 
 @define(eq=False)
 class MisplacedRecords:
-    """Learns where records went, and sends again those that readers of that shard leave out."""
+    """Finds the shards of records, and sends those again that readers of that shard leave out."""
 
     _services: WritingServices
     _queues: ShardQueues
@@ -39,10 +39,10 @@ class MisplacedRecords:
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     async def correct(self, misplaced: Sequence[Misplaced]) -> None:
-        """Follow the answers that name another shard than was predicted, one for each part.
+        """Handle answers that name another shard than predicted, one per part.
 
-        The records of aggregates are settled here, all others have been. An aggregate waits, and
-        what else is predicted so, until a listing explains where it is.
+        Only the records of aggregates are settled here. They wait until a listing explains the
+        answer, and so do further records with the same prediction.
         """
         undecided = [part for part, _ in misplaced if part.is_divisible(0)]
         try:
@@ -66,7 +66,7 @@ class MisplacedRecords:
             raise
 
     async def _explained(self, misplaced: Sequence[Misplaced]) -> AsyncIterator[Misplaced]:
-        """List the shards until that explains all; an aggregate waits for its own time to live."""
+        """List the shards until all answers are explained, or the time to live is over."""
         clock, retry = self._services.clock, self._services.config.retry
         delay, ttl = retry.base_seconds, self._services.config.ttl_seconds
         left = list(misplaced)
@@ -76,7 +76,7 @@ class MisplacedRecords:
             known = self._queues.shard_map
             seconds = until - clock.monotonic() if waiting else math.inf
             with suppress(TimeoutError):
-                # The answers of many calls name the same new shards.
+                # Many answers name the same new shards: one listing serves all.
                 async with clock.timeout(seconds), self._listing:
                     if self._queues.shard_map is known:
                         await self._list({part.queue.shard for part, _ in unclear})
@@ -89,7 +89,7 @@ class MisplacedRecords:
                 for one in left:
                     if one not in waits:
                         yield one
-                # Those that are younger are asked for soon again, not when their time is over too.
+                # List soon for younger ones, not only when their time is over, too.
                 left = unclear = waits
                 delay = retry.base_seconds
             waiting = [part for part, _ in unclear if part.is_divisible(0)]
@@ -103,10 +103,10 @@ class MisplacedRecords:
             yield one
 
     def _is_clear(self, part: Part, place: tuple[str, str]) -> bool:
-        """Return whether the listing says why a part is elsewhere, and where it belongs.
+        """Return whether the listing explains the shard of a part.
 
-        One that has the predicted shard still open contradicts the answer: it is an older one, or
-        the stream distributes records itself.
+        A listing with the predicted shard still open contradicts the answer: it is older, or the
+        stream distributes records itself.
         """
         shard_map = self._queues.shard_map
         if shard_map.choices:
@@ -121,14 +121,14 @@ class MisplacedRecords:
         )
 
     async def refresh(self) -> None:
-        """List the shards, and ask whether the stream distributes records itself."""
+        """List the shards, and find out whether the stream distributes records itself."""
         async with self._listing:
             await self._list(())
 
     async def _list(self, predicted: Collection[ShardKey]) -> None:
-        """List the shards, and ask for the strategy unless the listing explains answers.
+        """List the shards; also describe the stream unless the listing explains the answers.
 
-        ``predicted`` are the shards that other ones were named for.
+        ``predicted`` are the shards for which answers named others.
         """
         services, is_auto = self._services, self._queues.shard_map.choices > 0
         try:
@@ -149,15 +149,15 @@ class MisplacedRecords:
             self._buffer.follow()
 
     def _correct_aggregate(self, part: Part, place: tuple[str, str]) -> int:
-        """Send again what of an aggregate does not belong to its shard; return how many.
+        """Send the records of an aggregate again that belong elsewhere; return their number.
 
-        The KCL leaves out such an aggregate as a whole. So the others are sent again too, as
-        copies, which readers that leave out single records do not deliver.
+        The KCL leaves out such an aggregate as a whole. Its other records are therefore sent again,
+        too, as copies: readers that leave out single records do not deliver these.
         """
         now, shard_map = self._services.clock.monotonic(), self._queues.shard_map
         hash_range = shard_map.ranges.get(place[0])
         if not self._is_clear(part, place):
-            state = "is not listed" if hash_range is None else "is listed beside it, both as open"
+            state = "is not listed" if hash_range is None else "is listed, both as open"
             self._outstanding.fail(
                 part,
                 RecordExpiredError(
@@ -173,7 +173,7 @@ class MisplacedRecords:
             self._outstanding.settle(part, place[:1], place[1:], now)
             return 0
         if shard_map.choices:
-            # A copy would need an aggregate, and so the right shard.
+            # A copy needs an aggregate, and so the right shard.
             self._outstanding.wait_again(part)
             return part.records
         again: list[Run] = []
@@ -199,7 +199,7 @@ class MisplacedRecords:
 
 
 def _belonging(run: Run, hash_range: HashRange | None) -> Sequence[int]:
-    """Return the indices of the records that belong to a shard, of which the range may be known."""
+    """Return the indices of the records in a hash range; none if the range is unknown."""
     if hash_range is None:
         return []
     return [

@@ -1,4 +1,4 @@
-"""The records that are neither written nor given up, and those who wait until there are none."""
+"""Tracks the records that are neither written nor given up, and the callers that wait for them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kinesis_publishers.producing.collector import Part
 from kinesis_publishers.producing.queues import ShardQueue, ShardQueues
 from kinesis_publishers.producing.records import Run
 
-# How many records that have failed the error of `flush` and `close` names, and how many it has.
+# The number of failed records in the message of `flush` and `close`, and in their results.
 _NAMED_FAILURES: Final = 3
 _MOST_RESULTS: Final = 1_000
 
 
 @define(eq=False)
 class _Flush:
-    """Someone who waits until every record up to a number has been written or has failed."""
+    """A caller that waits until every record up to a number is written or has failed."""
 
     up_to: int
     left: int
@@ -32,7 +32,7 @@ class _Flush:
 
 
 def not_decided(error: BaseException) -> KinesisPublishersError:
-    """Return what records fail with, of which ``error`` has ended the task that would decide."""
+    """Return the error of records whose deciding task was ended by ``error``."""
     if isinstance(error, asyncio.CancelledError):
         return ClosedError("the producer was closed before it knew whether the record was written")
     lost = RecordsNotWrittenError(f"the producer has failed: {error!r}")
@@ -42,43 +42,43 @@ def not_decided(error: BaseException) -> KinesisPublishersError:
 
 @define(eq=False)
 class Outstanding:
-    """Takes every record that a call was made for out of the buffer, or lets it wait again.
+    """Removes the records of a call from the buffer, or puts them back into the queues.
 
     Attributes:
-        records: how many are in the queues or being sent.
+        records: the number of records in the queues or being sent.
     """
 
     _queues: ShardQueues
     _buffer: Buffer
     _events: EventSink
     records: int = field(default=0, init=False)
-    # How many records have failed, how many of them have been raised, and the first others: their
-    # number, partition key, size and reason.
+    # The number of failed records, that of the raised ones, and the first others: their number,
+    # partition key, size and error.
     _failed: int = field(default=0, init=False)
     _raised: int = field(default=0, init=False)
     _failures: list[tuple[int, str, int, Exception]] = field(factory=list, init=False)
     _flushes: list[_Flush] = field(factory=list, init=False)
-    # What had been raised when those began that wait now.
+    # The number of raised failures at the start of each current wait.
     _raising: list[int] = field(factory=list, init=False)
 
     @property
     def bytes(self) -> int:
-        """What the buffer holds."""
+        """The bytes in the buffer."""
         return self._buffer.bytes
 
     def expect(self, records: int) -> None:
-        """Count records that have come into the queues."""
+        """Count records that were added to the queues."""
         self.records += records
 
     @property
     def hurries(self) -> bool:
-        """Whether nothing should linger: someone waits for the records, or for their room."""
+        """Whether to skip the linger time: a caller waits for records, or for room."""
         return bool(self._flushes or self._buffer.waiters)
 
     def settle(
         self, part: Part, shard_ids: Sequence[str], numbers: Sequence[str], now: float
     ) -> None:
-        """Tell those who put the records of a call where its entries are, and let them go."""
+        """Report where the entries of a call were written, and release its records."""
         part.settle(shard_ids, numbers, now)
         self._queues.end(part.queue, part.runs)
         self._leave(part.runs)
@@ -89,7 +89,7 @@ class Outstanding:
         self.give_up(part.queue, part.runs, error)
 
     def wait_again(self, part: Part, runs: Iterable[Run] | None = None) -> None:
-        """Let the records of a call wait again, in front of all others, or what replaces them."""
+        """Put the records of a call, or their replacements, in front of the queues again."""
         self._queues.end(part.queue, part.runs)
         returned = [run.again() for run in part.runs] if runs is None else list(runs)
         self._queues.put_again(returned)
@@ -98,12 +98,12 @@ class Outstanding:
     def give_up(
         self, queue: ShardQueue, runs: Sequence[Run], error: KinesisPublishersError
     ) -> None:
-        """Tell those who put records that are not being sent why they were not written."""
+        """Fail records that are not being sent, and release their room."""
         self.refuse(queue, runs, error)
         self._leave(runs)
 
     def refuse(self, queue: ShardQueue, runs: Sequence[Run], error: KinesisPublishersError) -> None:
-        """Do the same for records that have no place in the buffer."""
+        """Fail records that have no room in the buffer."""
         records = sum(map(len, runs))
         code = getattr(error, "code", "") or type(error).__name__
         self._events(RecordsFailed(shard=queue.shard, code=code, records=records))
@@ -135,7 +135,7 @@ class Outstanding:
                 flush.done.set_result(None)
 
     async def wait(self, up_to: int) -> None:
-        """Wait until no record up to a number is outstanding: all are that are counted now."""
+        """Wait until no record up to a number is outstanding."""
         if not self.records:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -148,12 +148,12 @@ class Outstanding:
 
     @contextmanager
     def raising_failures(self, stream: str) -> Iterator[None]:
-        """Raise on leaving what has failed and was not raised when this was entered.
+        """Raise on leaving if records have failed that were not raised before the context.
 
-        Each of several at a time raises it.
+        Concurrent contexts each raise.
 
         Raises:
-            RecordsNotWrittenError: names the first records.
+            RecordsNotWrittenError: the message names the first records.
         """
         first = self._raised
         self._raising.append(first)

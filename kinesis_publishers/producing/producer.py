@@ -1,4 +1,4 @@
-"""Writes records: put them, and await where they were written."""
+"""Writes records; each returns a future of the place where it was written."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from kinesis_publishers.producing.sender import Sender
 from kinesis_publishers.retry import RetryBudget
 
 _LOGGER = logging.getLogger(__name__)
-# How many records of one `put_many` are looked at together; so many go into a call.
+# The records of one `put_many` are handled in chunks of this size, that of a call.
 CHUNK_RECORDS = 500
-# How many parts of the buffer wait for room together at most.
+# The buffer is reserved in this many pieces.
 _PIECES = 16
 
 
 class KinesisProducer:
-    """Writes records to one stream, in batches, and sends again what the service refuses.
+    """Writes records to one stream in batches, and sends refused records again.
 
     ``async with KinesisProducer.from_properties(properties) as producer`` is the usual way to open
     one; leaving the context delivers what was put. It belongs to one event loop; other threads use
@@ -77,7 +77,7 @@ class KinesisProducer:
         )
         self._buffer.on_wait = self._sender.wake
         self._last_number = 0
-        # With order each record may have to wait for another one.
+        # With order, each record may wait for another one.
         self._piece_records = 1 if self._has_order else max(1, config.max_records // _PIECES)
         self._piece_bytes = max(1, config.max_bytes // _PIECES)
         self._sending: asyncio.Task[None] | None = None
@@ -97,12 +97,12 @@ class KinesisProducer:
         clock: Clock | None = None,
         **options: Unpack[Options],
     ) -> AsyncIterator[Self]:
-        """Open clients as ``properties`` say, yield a producer, deliver what was put, and close.
+        """Open clients for ``properties``, yield a producer, deliver its records, and close.
 
         Args:
             properties: the stream (``kinesis.streams``), where it is, and ``kinesis.producer.*``.
             events: takes diagnostic events in addition to the sinks that the properties name.
-            clock: this machine's unless it is given.
+            clock: by default this machine's.
             **options: the properties as keywords: see :class:`~kinesis_publishers.Options`.
 
         Raises:
@@ -130,7 +130,7 @@ class KinesisProducer:
         await self.close()
 
     def __del__(self) -> None:
-        # A loop that is closed without cancelling its tasks takes the sender along.
+        # A loop that is closed without cancelling its tasks ends the sender silently.
         if self._unusable == "" and self._outstanding.records and not self._process.is_left:
             _LOGGER.error(
                 "A producer for %s was left with %d records that were not written, or not for "
@@ -146,7 +146,7 @@ class KinesisProducer:
 
     @property
     def pending_records(self) -> int:
-        """How many records have been put and are neither written nor given up."""
+        """The number of records that were put and are neither written nor given up."""
         return self._outstanding.records
 
     @property
@@ -162,8 +162,8 @@ class KinesisProducer:
     ) -> asyncio.Future[PutResult]:
         """Return once a record has a place in the buffer, with the future of its result.
 
-        Await the future to know where the record was written. It raises what became of it else: a
-        ``ServiceError``, ``RecordExpiredError``, ``BufferFullError`` or ``ClosedError``.
+        Await the future to learn where the record was written. It raises ``ServiceError``,
+        ``RecordExpiredError``, ``BufferFullError`` or ``ClosedError`` if it was not written.
 
         Args:
             data: the payload, of 0 bytes up to what the stream takes (1 MiB by default).
@@ -207,11 +207,11 @@ class KinesisProducer:
             await asyncio.sleep(0)
 
     def key_of(self, row: Row) -> str | None:
-        """Return the partition key with which a checked record is sent now."""
+        """Return the partition key with which a checked record is sent."""
         return self._queues.queue_of(row[1], row[2]).key_of(row[1])
 
     def refuse(self, row: Row, future: AnyFuture, error: KinesisPublishersError) -> None:
-        """Let a record that has no place in the buffer fail."""
+        """Fail a record that has no place in the buffer."""
         run = Run.of_one(SinglePuts.of_one(future, 0.0), row, 0, 0.0)
         self._outstanding.refuse(self._queues.queue_of(row[1], row[2]), [run], error)
 
@@ -220,7 +220,7 @@ class KinesisProducer:
 
         Args:
             records: user records, or tuples of data, partition key and perhaps explicit hash key,
-                as for :meth:`put`. What comes before an invalid one is put.
+                as for :meth:`put`. Records before an invalid one are put.
 
         Returns:
             A future of a result for each record, in their order. If any was not written it raises
@@ -289,7 +289,7 @@ class KinesisProducer:
         self._last_number += 1
         piece.number, piece.put_at = self._last_number, self._clock.monotonic()
         self._outstanding.expect(len(piece))
-        # Again: the stream may have been resharded meanwhile.
+        # Predict again: the stream may have been resharded meanwhile.
         for queue, own in self._queues.split(piece):
             queue.append(own)
 
@@ -297,8 +297,8 @@ class KinesisProducer:
         """Send everything now, and return when each record so far is written or given up.
 
         Raises:
-            RecordsNotWrittenError: records have been given up since the last flush, whether their
-                futures have been awaited or not; it names the first ones.
+            RecordsNotWrittenError: records were given up since the last flush, even if their
+                futures were awaited. The message names the first ones.
         """
         self._own_loop()
         with self._outstanding.raising_failures(self._services.name):
@@ -307,8 +307,8 @@ class KinesisProducer:
     async def close(self, *, timeout_seconds: float | None = None) -> None:
         """Take no more records, deliver those that were put, and end.
 
-        It takes as long as that takes, ``kinesis.producer.recordttlmillis`` at most. If it is
-        cancelled, or after ``timeout_seconds``, the futures of what is left have a ``ClosedError``.
+        Delivery takes at most ``kinesis.producer.recordttlmillis``. After a cancellation or
+        ``timeout_seconds``, the futures of the remaining records raise ``ClosedError``.
 
         Raises:
             RecordsNotWrittenError: as of :meth:`flush`.
@@ -344,7 +344,7 @@ class KinesisProducer:
         await self._outstanding.wait(self._last_number)
 
     def _note_end(self, sending: asyncio.Task[None]) -> None:
-        """Give up what is left: nothing is sent any more."""
+        """Give up the remaining records: nothing more is sent."""
         error: KinesisPublishersError = ClosedError(
             "the producer was closed before the record was sent"
         )

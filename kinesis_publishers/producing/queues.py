@@ -19,25 +19,25 @@ from kinesis_publishers.producing.routing import RandomKey, ShardMap
 from kinesis_publishers.retry import RetryBudget
 
 _LOGGER = logging.getLogger(__name__)
-# How many partition keys are remembered with their queues; it saves the hash.
+# The number of partition keys that are cached with their queues, which saves the hash.
 _REMEMBERED_KEYS = 20_000
-# How many single records are kept together.
+# The maximum number of single records in a run.
 _LONGEST_RUN = 500
 
 
 @define(eq=False)
 class ShardQueue:
-    """What waits for one shard, oldest first.
+    """The waiting records of one shard, oldest first.
 
     Attributes:
-        records, size: how many records wait, and their bytes.
-        aside: how many more wait for others of their partition keys.
-        sending: how many are being sent.
-        blocked_until: nothing is sent before, because the shard has refused records.
-        refused_at: when it has done so last.
-        error: what it said.
-        budget: decides how long it is left alone.
-        choices: as that of a :class:`ShardMap`; the queue has the records of so many shards.
+        records, size: the number of waiting records, and their bytes.
+        aside: the number of records that wait for others of their partition keys.
+        sending: the number of records that are being sent.
+        blocked_until: nothing is sent before this time, because the shard refused records.
+        refused_at: the time of its last refusal.
+        error: the error of that refusal.
+        budget: decides how long to wait after a refusal.
+        choices: as in :class:`ShardMap`: the queue has the records of this many shards.
         leaves_out_keys: whether records are sent without their random keys.
     """
 
@@ -54,12 +54,12 @@ class ShardQueue:
     blocked_until: float = -math.inf
     refused_at: float = -math.inf
     error: ServiceError | None = None
-    # A run at the end of the queue to which single records may be added.
+    # The last run, if single records may be added to it.
     _open: Run | None = None
 
     @classmethod
     def of(cls, shard: ShardKey, services: WritingServices, choices: int) -> ShardQueue:
-        """Return the queue of a shard to which nothing has been sent yet."""
+        """Return a new queue of a shard."""
         config, clock = services.config, services.clock
         rate = config.rate * max(1, choices)
         return cls(
@@ -75,23 +75,23 @@ class ShardQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the buffer has nothing for the shard."""
+        """Whether the buffer has no records for the shard."""
         return not (self.records or self.aside or self.sending)
 
     def block(self, until: float, error: ServiceError) -> None:
-        """Send nothing before a time, because of what the service has said."""
+        """Send nothing before a time, because of a refusal."""
         self.blocked_until = max(self.blocked_until, until)
         self.error = error
 
     def append(self, run: Run, *, is_open: bool = False) -> None:
-        """Add records behind the others; single ones may be added to an open run."""
+        """Append records; single ones may be added to an open run later."""
         self.waiting.append(run)
         self.records += len(run)
         self.size += run.size
         self._open = run if is_open else None
 
     def add_to_open(self, data: bytes, key: str, size: int, since: float) -> SinglePuts | None:
-        """Add a record to a run of single ones that was begun ``since`` then, if there is one."""
+        """Add a record to the open run if that began after ``since``; return its puts."""
         run = self._open
         if run is None or len(run) >= _LONGEST_RUN or run.put_at < since:
             return None
@@ -107,26 +107,26 @@ class ShardQueue:
         return put
 
     def key_of(self, key: str) -> str | None:
-        """Return the partition key with which a record is sent: a random one may be left out."""
+        """Return the partition key to send; a random one may be left out."""
         return None if self.leaves_out_keys and type(key) is RandomKey else key
 
     def keys_of(self, keys: Sequence[str]) -> Iterable[str | None]:
-        """Return the partition keys with which records are sent, as :meth:`key_of` does."""
+        """Return the partition keys to send, as :meth:`key_of` does."""
         return map(self.key_of, keys) if self.leaves_out_keys else keys
 
     def seal(self) -> None:
-        """Let no records be added to those that are here."""
+        """Close the open run."""
         self._open = None
 
     def prepend(self, runs: Iterable[Run]) -> None:
-        """Put records in front, in their order: they are older than what waits."""
+        """Put records in front, in order: they are older than the waiting ones."""
         returned = list(runs)
         self.waiting.extendleft(reversed(returned))
         self.records += sum(map(len, returned))
         self.size += sum([run.size for run in returned])
 
     def pop(self, count: int) -> Run:
-        """Take up to ``count`` of the oldest records, those of one run."""
+        """Take up to ``count`` of the oldest records, from one run."""
         run = self.waiting.popleft()
         if run is self._open:
             self._open = None
@@ -183,12 +183,12 @@ class ShardQueues:
 
     @property
     def shard_map(self) -> ShardMap:
-        """Which shard a record will go to."""
+        """The prediction of the shard of a record."""
         return self._map
 
     @property
     def aggregates(self) -> bool:
-        """Whether records are packed: only where it is known which of them go to one shard."""
+        """Whether records are packed, which requires a prediction of their shards."""
         return self._services.config.aggregates and not self._map.choices
 
     def __iter__(self) -> Iterator[ShardQueue]:
@@ -332,11 +332,11 @@ class ShardQueues:
         if has_changed:
             self._log_distribution()
         self._by_key.clear()
-        # Of all queues: a shard that was not listed before takes records from none that has closed.
+        # Take from all queues: a new shard may take records from any, not only from closed ones.
         runs = [run for queue in self for run in queue.clear()]
         for key in self._queues.keys() - shard_map.open_keys:
             del self._queues[key]
-        # Those of two shards that were merged have one order.
+        # The records of merged shards have one order.
         for run in sorted(runs, key=lambda one: one.number):
             for queue, own in self.split(run):
                 queue.append(own)

@@ -1,4 +1,4 @@
-"""Records that wait to be written, the calls of ``put`` they come from, and their results."""
+"""Waiting records, the calls of ``put`` that they come from, and their results."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 Row: TypeAlias = tuple[bytes, str, str | None, str | None]
-"""Data, partition key, explicit hash key and marker of a record that has been checked."""
+"""Data, partition key, explicit hash key and marker of a checked record."""
 
 
 def utf8_bytes(text: str) -> int:
-    """Return how many bytes the service counts for partition keys."""
+    """Return the size of partition keys in bytes, as the service counts them."""
     return len(text) if text.isascii() else len(text.encode())
 
 
@@ -31,8 +31,8 @@ class PutResult(NamedTuple):
     """Where a record was written.
 
     Attributes:
-        sub_sequence_number: its place inside an aggregate, from 0; ``None`` if it is in none.
-        attempts: how many calls it took.
+        sub_sequence_number: the 0-based index in an aggregate; ``None`` without an aggregate.
+        attempts: the number of calls.
         seconds: the time from ``put`` to the acknowledgement.
     """
 
@@ -51,8 +51,8 @@ class Written:
     """Where records were written, as columns of equal length.
 
     Attributes:
-        sub_sequence_numbers: ``None`` for each record that is in no aggregate.
-        attempts: how many calls these records were in.
+        sub_sequence_numbers: ``None`` for each record outside of aggregates.
+        attempts: the number of calls.
         put_at: when the first one had a place in the buffer, in seconds of the monotonic clock.
         at: when its place in the stream was known.
     """
@@ -66,20 +66,20 @@ class Written:
 
 
 class Putting(Protocol):
-    """Calls of ``put`` or ``put_many``, to which the results of their records go."""
+    """Calls of ``put`` or ``put_many``, which receive the results of their records."""
 
     def settle(self, places: Sequence[int], written: Written) -> None:
         """Take the results of the records that have these places."""
 
     def fail(self, places: Sequence[int], error: Exception) -> None:
-        """Take the reason why records were not written."""
+        """Set the error of records that were not written."""
 
 
 @define(eq=False)
 class Run:
     """Records of the same calls that wait for the same shard, oldest first, as columns.
 
-    Columns cost a fraction of an object per record: of the memory, and of the garbage collection.
+    Columns take a fraction of the memory and garbage collection of an object per record.
 
     Attributes:
         places: the places of the records in the calls.
@@ -130,11 +130,11 @@ class Run:
 
     @property
     def is_noted(self) -> bool:
-        """Whether there is something to note beside the records, which needs aggregates."""
+        """Whether the records have notes, which need aggregates."""
         return self.markers is not None or self.is_copy
 
     def rows(self) -> Iterator[Packable]:
-        """Return the records as they are packed."""
+        """Return the records for packing."""
         return zip(
             self.payloads,
             self.partition_keys,
@@ -153,7 +153,7 @@ class Run:
         return self._select(lambda column: column[start:stop])
 
     def pick(self, indices: Sequence[int]) -> Run:
-        """Return the records that have these indices, in their order."""
+        """Return the records with these indices, in order."""
         return self._select(lambda column: [column[one] for one in indices])
 
     def _select(self, pick: Callable[[Any], Any]) -> Run:
@@ -172,7 +172,7 @@ class Run:
         )
 
     def pieces(self, most: int, most_bytes: int) -> Sequence[Run]:
-        """Return the records as runs within limits; one that is larger comes alone."""
+        """Return the records as runs within limits; a larger record is a run of its own."""
         if len(self) <= most and self.size <= most_bytes:
             return [self]
         found: list[Run] = []
@@ -195,7 +195,7 @@ class Run:
         )
 
     def settle(self, written: Written) -> None:
-        """Tell those who put the records where they are."""
+        """Report to the callers of ``put`` where the records were written."""
         self.put.settle(self.places, written)
 
 
@@ -204,18 +204,18 @@ AnyFuture: TypeAlias = "asyncio.Future[PutResult] | ThreadFuture[PutResult]"
 
 @define(eq=False)
 class SinglePuts:
-    """Records that were put one by one: each has a future of its own."""
+    """Records that were put one by one, each with its future."""
 
     futures: list[AnyFuture] = field(factory=list)
     _times: list[float] = field(factory=list)
 
     @classmethod
     def of_one(cls, future: AnyFuture, put_at: float) -> SinglePuts:
-        """Return one that has a record."""
+        """Return puts with one record."""
         return cls([future], [put_at])
 
     def expect(self, future: AnyFuture, put_at: float) -> None:
-        """Take the future of one more record."""
+        """Add the future of one more record."""
         self.futures.append(future)
         self._times.append(put_at)
 
@@ -240,12 +240,12 @@ class SinglePuts:
             future = self.futures[place]
             if not future.done():
                 future.set_exception(error)
-                # asyncio need not warn of a future that nobody awaits: flush and close raise.
+                # asyncio must not warn of a future that is never awaited: flush and close raise.
                 future.exception()
 
 
 class PutResults(Sequence[PutResult]):
-    """The results of ``put_many``, in the order of its records; made when they are looked at."""
+    """The results of ``put_many``, in the order of its records; each is created on access."""
 
     def __init__(self, count: int) -> None:
         self._columns: tuple[list[Any], ...] = tuple([None] * count for _ in range(5))
@@ -266,7 +266,7 @@ class PutResults(Sequence[PutResult]):
         return f"<PutResults of {len(self)} records>"
 
     def extend(self, count: int) -> None:
-        """Make room for more results."""
+        """Add places for more results."""
         for column in self._columns:
             column += [None] * count
 
@@ -301,7 +301,7 @@ class ManyPuts:
         self._results.extend(count)
 
     def complete(self) -> None:
-        """Say that there are no more records."""
+        """Close the puts: there are no more records."""
         self._is_complete = True
         self._finish()
 
@@ -343,7 +343,7 @@ class ManyPuts:
 
 @define(eq=False)
 class KnownPuts:
-    """Records that are in the stream already: once their copies are, these are the results."""
+    """Records that are already in the stream: these are the results once their copies are, too."""
 
     _run: Run
     _written: Written

@@ -1,4 +1,4 @@
-"""Which shard a record will go to, and the key that decides it where the record has none."""
+"""Predicts the shard of a record, and chooses the partition key of records without one."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from kinesis_publishers.model.shards import MAX_HASH_KEY
 class ShardMap:
     """The open shards of a stream, in the order of their hash keys.
 
-    A listing may have a hole while a stream is resharded. It counts as a shard, whose records are
-    never packed together with those of another one: the answer to them names their own. A stream
-    that distributes records itself has one shard here, which stands for all: nothing is predicted.
+    A listing may have a hole during a reshard. The hole counts as a shard: its records are never
+    packed together with those of other shards, and the answers name their real shard. A stream that
+    distributes records itself has one shard here, which stands for all: nothing is predicted.
 
     Attributes:
-        open_shards: what records go to; empty if none is listed.
-        ranges: the hash keys of each shard that is known, by its id, closed ones included.
-        choices: of how many shards the service chooses one for each record; 0 if keys decide.
+        open_shards: the shards that take records; empty if none is listed.
+        ranges: the hash keys of each known shard by its id, including closed ones.
+        choices: the number of shards among which the service chooses; 0 if keys decide.
         open_keys: the keys of the open shards.
     """
 
@@ -45,7 +45,7 @@ class ShardMap:
 
     @classmethod
     def of(cls, shards: Iterable[Shard], *, is_auto: bool = False) -> ShardMap:
-        """Return the map of a listing; ``is_auto`` of a stream that distributes records itself."""
+        """Return the map of a listing; with ``is_auto`` the stream distributes records itself."""
         shards = tuple(shards)
         open_shards = [one for one in shards if not one.is_closed]
         ranges = {one.shard_id: HashRange.of(one) for one in shards}
@@ -58,12 +58,12 @@ class ShardMap:
 
     @classmethod
     async def listed(cls, services: WritingServices) -> ShardMap:
-        """Return the map of a stream, which distributes records as it did when it was described."""
+        """Return the map of a stream, with the distribution of its last description."""
         shards = await services.list_shards()
         return cls.of(shards, is_auto=services.stream.is_auto_distributed)
 
     def shard_of(self, hash_key: int) -> Shard:
-        """Return the shard for ``hash_key``; there must be an open one."""
+        """Return the shard of ``hash_key``; there must be an open shard."""
         return self.open_shards[bisect_right(self._starts, hash_key) - 1]
 
 
@@ -90,16 +90,16 @@ def _hole(neighbour: Shard, first: int, last: int) -> Shard:
 
 
 class RandomKey(str):
-    """A partition key that serves to choose a shard only: where the service does, it is left out.
+    """A partition key that only selects a shard; it is left out where the service does that.
 
-    A record keeps it anyway, because the stream may need keys again before it is written.
+    The record keeps the key, because the stream may need keys again before the write.
     """
 
     __slots__ = ()
 
 
 class RandomPartitioner(Partitioner):
-    """Spreads records evenly over the shards, whatever they contain."""
+    """Spreads records evenly over the shards, whatever their content."""
 
     def keys_of(self, data: bytes) -> tuple[str, str | None]:
         return RandomKey(f"{random.getrandbits(64):016x}"), None

@@ -1,4 +1,4 @@
-"""Makes the PutRecords calls, and decides by their answers what becomes of each record."""
+"""Makes the PutRecords calls, and handles the result of each record."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ from kinesis_publishers.retry import RetryBudget
 from kinesis_publishers.tasks import TaskScope
 
 _OPERATION: Final = "PutRecords"
-# Less than that need not be waited for; a rest of rounding would never pass.
+# A shorter wait is skipped: a rounding error would never end it.
 _TICK_SECONDS: Final = 0.001
-# How soon a producer predicts shards again where it may, and knows how many there are.
+# The period in which the distribution and the shards of the stream are checked.
 _ASK_SECONDS: Final = 60.0
 
 
 @define(eq=False)
 class Sender:
-    """Sends what is in the queues, until it is cancelled.
+    """Sends the records in the queues, until it is cancelled.
 
     Args:
-        budget: decides how long to wait after a call that has failed as a whole.
+        budget: decides how long to wait after a call that failed as a whole.
     """
 
     _services: WritingServices
@@ -84,7 +84,7 @@ class Sender:
         self._asks_at = self._clock.monotonic() + _ASK_SECONDS
 
     def note(self, records: int, size: int, now: float) -> bool:
-        """Learn what has been put into the queues; return whether it is time to send it."""
+        """Count records that were put into the queues; return whether to send now."""
         self._new_records += records
         self._new_bytes += size
         is_enough = self._new_bytes >= SHARD_BYTES or (
@@ -95,7 +95,7 @@ class Sender:
         return is_enough
 
     def wake(self) -> None:
-        """Look at the queues now."""
+        """Check the queues now."""
         self._looks_at = -math.inf
         self._new_records = self._new_bytes = 0
         self._wake.set()
@@ -104,7 +104,7 @@ class Sender:
         """Send until cancelled.
 
         Raises:
-            Exception: what no code here expects; nothing is sent any more.
+            Exception: an unexpected error; nothing more is sent.
         """
         async with self._scope:
             while True:
@@ -119,7 +119,7 @@ class Sender:
                         await self._wake.wait()
 
     def _start_calls(self) -> float:
-        """Start the calls that can be made now; return in how many seconds to look again."""
+        """Start the calls that can be made now; return the seconds until the next check."""
         now = self._clock.monotonic()
         if self._queues.shard_map.choices and now >= self._asks_at:
             self._ask(now)
@@ -139,7 +139,7 @@ class Sender:
         *,
         name: str,
     ) -> None:
-        """Run a task that decides what becomes of parts, which fail if it never begins."""
+        """Run a task that decides about parts; they fail if it never begins."""
         has_begun = False
 
         async def run() -> None:
@@ -155,7 +155,7 @@ class Sender:
         self._scope.spawn(run(), name=name).add_done_callback(end)
 
     def _expire(self, now: float) -> float:
-        """Give up what is too old; return in how many seconds the next record will be."""
+        """Give up expired records; return the seconds until the next one expires."""
         ttl, left = self._config.ttl_seconds, math.inf
         for queue in self._queues:
             expired: list[Run] = []
@@ -178,7 +178,7 @@ class Sender:
         return error
 
     async def _call(self, parts: Sequence[Part]) -> None:
-        # Of a call with an invalid record the halves are sent, one after the other.
+        # A call with an invalid record is sent in halves, one after another.
         calls = [deque(parts)]
         try:
             while calls:
@@ -195,9 +195,9 @@ class Sender:
             self._wake.set()
 
     async def _send(self, parts: deque[Part]) -> Sequence[Sequence[Part]]:
-        """Make a call, and take out the parts of which the answer decides; return its halves.
+        """Make a call and handle the answer; return the halves to send, if any.
 
-        There are none but of a call that has failed because of one record.
+        Only a call that failed because of one record has halves.
         """
         sent_at, columns = self._clock.monotonic(), columns_of(parts)
         try:
@@ -257,7 +257,7 @@ class Sender:
     ) -> Sequence[Sequence[Part]]:
         """Decide about a call that failed as a whole, or return its halves."""
         if isinstance(error, InvalidArgumentError) and (halves := _halved(parts)):
-            # One record is invalid, and the service does not say which.
+            # One record is invalid, and the service does not name it.
             return halves
         is_retryable = error.retryable
         if isinstance(error, StreamNotFoundError):
@@ -289,12 +289,12 @@ class Sender:
     def _take_answer(
         self, part: Part, answer: PutAnswer, places: slice, times: tuple[float, float]
     ) -> None:
-        """Decide about a part, whose entries have these places in an answer.
+        """Handle the results of a part, whose entries have these places in the answer.
 
         ``times`` are those of the call and of the answer.
         """
         shard_ids, numbers = answer.shard_ids[places], answer.sequence_numbers[places]
-        # Where nothing was predicted, no shard is a wrong one.
+        # Without a prediction no shard is wrong.
         right = set(shard_ids) - {None} if part.queue.choices else {part.queue.shard.shard_id}
         if right.issuperset(shard_ids):
             self._settle(part, shard_ids, numbers, times)
@@ -354,7 +354,7 @@ class Sender:
     def _take_refusals(
         self, part: Part, refused: Mapping[int, ServiceError], sent_at: float, now: float
     ) -> None:
-        """Let refused entries wait again, or give them up."""
+        """Put refused entries back into the queues, or give them up."""
         queue, share = part.queue, len(refused) / part.entries
         again: list[int] = []
         for code, error in {one.code: one for one in refused.values()}.items():
@@ -373,11 +373,11 @@ class Sender:
                 queue.refused_at = now
                 queue.block(now + queue.budget.delay_after(error, is_endless=True), error)
         if again:
-            # In their order, whatever their reasons.
+            # In order, whatever their errors.
             self._outstanding.wait_again(part.pick(sorted(again)))
 
     def _ask(self, now: float) -> None:
-        """Look whether the stream still distributes records itself, and what shards it has."""
+        """Check whether the stream still distributes records itself, and list its shards."""
         self._asks_at = now + _ASK_SECONDS
         self._start(self._misplaced.refresh, (), name="ask for the strategy")
 
@@ -387,7 +387,7 @@ class Sender:
 
 
 def _halved(parts: Iterable[Part]) -> Sequence[Sequence[Part]]:
-    """Return the halves of a call; none if it has a single entry."""
+    """Return the halves of a call; none if it has one entry."""
     singles = [part.pick([index]) for part in parts for index in range(part.entries)]
     middle = len(singles) // 2
     return [singles[:middle], singles[middle:]] if middle else []

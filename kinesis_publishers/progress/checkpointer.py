@@ -64,7 +64,7 @@ class KeptProgress(ABC):
         """Return what is stored for a shard; ``None`` if its progress is dropped."""
 
     def note_age(self, key: ShardKey, progress: ShardProgress) -> None:  # noqa: B027 - optional
-        """Note that an idle shard has been read further, if that needs no write of its own."""
+        """Record that an idle shard was read further, unless that needs a separate write."""
 
     @abstractmethod
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
@@ -84,7 +84,7 @@ class KeptProgress(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Let others go on at once."""
+        """Let other workers continue at once."""
 
 
 @define(eq=False)
@@ -136,7 +136,7 @@ class Checkpointer:
             return await self.stored.take_over(identities)
 
     async def release(self) -> None:
-        """Note that this reader has stopped, so that the next one need not wait for it."""
+        """Record that this reader has stopped, so that the next one need not wait."""
         if self.has_failed:
             return
         try:
@@ -165,7 +165,7 @@ class Checkpointer:
             await self.stored.follow(identities, listed, progress)
 
     def record(self, key: ShardKey, progress: ShardProgress, *, records: int = 0) -> None:
-        """Note how far a shard has been processed; a sub-record of an aggregate will do.
+        """Record the progress of a shard; a sub-record of an aggregate will do.
 
         Progress of a shard that has left the retention is dropped: it cannot be read again.
 
@@ -202,7 +202,7 @@ class Checkpointer:
     def renew(
         self, key: ShardKey, progress: ShardProgress, delivered: SequenceNumber | None
     ) -> None:
-        """Note how far a shard has been read, if everything that was delivered has been recorded.
+        """Record how far a shard was read, if all delivered records have been recorded.
 
         ``delivered`` is the last record of it that was delivered; ``None`` if there was none.
         """

@@ -71,7 +71,7 @@ class ProgressRows:
     )
 
     def name_streams(self, identities: Mapping[str, StreamIdentity]) -> None:
-        """Learn which streams are read, too, before their rows are loaded."""
+        """Add streams before their rows are loaded."""
         self.identities = {**self.identities, **identities}
         self._foreign.name_streams(tuple(self.identities.values()))
 
@@ -95,7 +95,7 @@ class ProgressRows:
             return await self._store.load()
 
     async def load(self) -> None:
-        """Learn what is stored now."""
+        """Remember the stored rows."""
         found = await self.fetch()
         before, self.stored = self.stored, dict(found)
         self.on_loaded(before)

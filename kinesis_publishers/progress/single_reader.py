@@ -139,7 +139,7 @@ class SingleReader(KeptProgress):
                     await self._mark()
 
     async def close(self) -> None:
-        """Note that this reader has stopped, so that the next one need not wait for it."""
+        """Record that this reader has stopped, so that the next one need not wait."""
         await self._mark(is_ended=True)
 
     async def _mark(self, *, is_ended: bool = False) -> None:

@@ -234,7 +234,7 @@ class BatchBounds:
         )
 
     def corrected(self, properties: Properties, skew: timedelta) -> Self:
-        """Return the bounds that ``properties`` mean by a clock that differs so much."""
+        """Return the bounds of ``properties``, for a clock with this difference."""
         if self.loaded_at is None or not skew:
             return self
         return self.from_properties(properties, loaded_at=self.loaded_at + skew)
@@ -276,7 +276,7 @@ class BatchBounds:
         )
 
     def is_empty(self, shard: ShardKey) -> bool:
-        """Say whether nothing of a shard is read."""
+        """Return whether nothing of a shard is read."""
         start, until = self.starts.of(shard), self.ends.of(shard)
         return start is None or (until is not None and not _is_before(start, until))
 
@@ -310,7 +310,7 @@ def _earlier(position: StartingPosition, instant: datetime | None) -> StartingPo
 
 
 def is_after(start: StartingPosition, until: StartingPosition) -> bool:
-    """Say whether one is certainly later; a number and an instant cannot be compared."""
+    """Return whether one is certainly later; a number and an instant cannot be compared."""
     if start.timestamp is not None and until.timestamp is not None:
         return start.timestamp > until.timestamp
     if start.sequence_number is not None and until.sequence_number is not None:
@@ -319,7 +319,7 @@ def is_after(start: StartingPosition, until: StartingPosition) -> bool:
 
 
 def _is_before(start: StartingPosition, until: StartingPosition) -> bool:
-    """Say whether something may stand between the two."""
+    """Return whether records may stand between the two."""
     if start.timestamp is not None and until.timestamp is not None:
         return start.timestamp < until.timestamp
     return start != until and not is_after(start, until)

@@ -118,7 +118,7 @@ class RunningConsumers:
 
     Args:
         sink: that of the context.
-        finished: is told of each consumer that has stopped, for any reason.
+        finished: receives each consumer that has stopped, for any reason.
     """
 
     _context: ConsumerContext
@@ -202,7 +202,7 @@ class RunningConsumers:
             scope: runs the consumers.
             given_up: the shards that are read no further on purpose.
         """
-        # What is read goes on although its parent, which was processed here, is read again: its end
+        # Reading continues although its parent, which was processed here, is read again: its end
         # was not recorded before another worker got it.
         running = [one.shard for one, _ in self._running.values() if not one.progress.is_ended]
         shards = {one.key: one for one in (*startable, *running)}
@@ -286,7 +286,7 @@ class RunningConsumers:
                 scope.spawn(self._hand_over(key), name=f"leave {key}")
 
     async def _hand_over(self, key: ShardKey) -> None:
-        """Finish what has been delivered of a shard, record it, and let another worker go on."""
+        """Finish and record the delivered records of a shard, and release it to another worker."""
         try:
             if key in self._running:
                 task = self._running[key][1]

@@ -211,7 +211,7 @@ class ShardTable:
             self.progress[key] = known[key].ended()
 
     def _is_left(self, key: ShardKey, listed: Iterable[Shard]) -> bool:
-        """Say whether an earlier run left out a shard that is gone, as this one would.
+        """Return whether an earlier run left out a shard that is gone, as this one would.
 
         A reader that leaves out all children of a shard leaves the shard out, too: others read it.
         """

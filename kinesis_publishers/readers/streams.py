@@ -71,7 +71,7 @@ class FetchedStreams:
 
     @property
     def are_changed(self) -> bool:
-        """Whether streams are to be added or dropped."""
+        """Whether streams must be added or dropped."""
         return bool(self._changes)
 
     async def change(self) -> None:

@@ -104,7 +104,7 @@ class WatermarkSink(ForwardingSink):
         return self._config.queue_capacity if self._config.lookahead_seconds > 0 else None
 
     def follow(self, shards: Collection[Shard], progress: Mapping[ShardKey, ShardProgress]) -> None:
-        """Learn which shards are read, and where each of them begins."""
+        """Update the shards that are read, and where each begins."""
         stored = None if self._leases is None else self._leases.stored_watermarks()
         self._shards.follow(shards, progress, stored)
         self._has_news.set()

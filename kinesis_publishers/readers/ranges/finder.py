@@ -200,7 +200,7 @@ class KinesisRangeFinder:
         return await self._take({one.shard.key: None for one in probes})
 
     def is_caught_up(self, until: datetime) -> bool:
-        """Say whether everything that arrived before ``until`` is in ranges.
+        """Return whether everything that arrived before ``until`` is in ranges.
 
         That includes the children of shards that have ended by now.
         """

@@ -182,7 +182,7 @@ class SubscribeThenPoll(RecordPublisher):
             _LOGGER.warning("%s: not subscribed to but polled: %s", self._shard, failure)
 
     def follow(self, batch: RecordBatch, processed: SequenceNumber | None) -> None:
-        """Note how far the consumer of the subscription has come."""
+        """Update the progress of the consumer of the subscription."""
         if len(batch):
             self._position = continue_from(self._position, processed)
 
@@ -221,7 +221,7 @@ class RangePublishers:
         return cls(plain=services.factory)
 
     def subscribes(self, expected_bytes: int | None) -> bool:
-        """Say whether to subscribe for a range of about this size; ``None`` is unknown."""
+        """Return whether to subscribe for a range of about this size; ``None`` is unknown."""
         is_large = expected_bytes is None or expected_bytes >= _MIN_SUBSCRIBED_BYTES
         return self.fan_out is not None and is_large
 

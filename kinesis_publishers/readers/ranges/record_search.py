@@ -50,7 +50,7 @@ class ShardPage:
 
 
 ReadPages: TypeAlias = "Callable[[Shard, StartingPosition, int], AsyncGenerator[ShardPage, None]]"
-"""Yields the pages of a shard from a position on, of at most so many records each.
+"""Yields the pages of a shard from a position on, of at most ``limit`` records each.
 
 It continues beyond the tip, and stops only after the end of a closed shard. A throttle or an
 iterator that has expired does not show."""

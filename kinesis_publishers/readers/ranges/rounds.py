@@ -121,7 +121,7 @@ class Rounds:
         return counts
 
     def _are_too_few(self, probes: Iterable[ShardProbe], limit: ReadLimit) -> bool:
-        """Say whether fewer records wait than the minimum of a round, and then look for more."""
+        """Return whether fewer records wait than the minimum of a round, after looking for more."""
         if not limit.min_records:
             return False
         is_too_few = sum(probe.waiting_records for probe in probes) < limit.min_records

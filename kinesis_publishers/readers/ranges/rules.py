@@ -86,8 +86,8 @@ class Portion:
     Attributes:
         payload_bytes: as many as are worth a micro-batch, unless that is less than a shard's least.
         most_bytes: as many as a micro-batch may have, about.
-        least_seconds: how much of the shards' time in any case: a query that came less far than
-            the time goes on would never catch up.
+        least_seconds: the minimum of the shards' time per round: with less than the time that
+            passes, a query would never catch up.
     """
 
     payload_bytes: float = 0.0
@@ -101,12 +101,12 @@ class Portion:
         return evolve(self, payload_bytes=share, most_bytes=most)
 
     def times(self, count: int) -> Portion:
-        """Return so many portions."""
+        """Return this many portions."""
         worth = max(_RANGE_BYTES, self.payload_bytes)
         return evolve(self, payload_bytes=count * worth, most_bytes=count * self.most_bytes)
 
     def after(self, payload_bytes: int, seconds: float, *, target_seconds: float) -> Portion:
-        """Return the portion that follows one of so many bytes, which took so long."""
+        """Return the portion after one of this size and duration."""
         headway = max(_HEADWAY_SECONDS, target_seconds)
         least = min(_HEADWAY * seconds, seconds + headway)
         following = evolve(self, least_seconds=least)
@@ -173,7 +173,7 @@ def tail_limit(sample: Sample | None, *, is_jump: bool = False) -> int:
 
 
 def rest_limit(sample: Sample | None, payload_bytes: int = _REST_BYTES) -> int:
-    """Return how many records have about so many bytes; as many as a page has if nothing tells."""
+    """Return how many records have about this many bytes; those of a page if unknown."""
     if sample is None:
         return _PAGE_RECORDS
     return max(1, min(_PAGE_RECORDS, int(payload_bytes / sample.record_bytes)))
@@ -188,10 +188,10 @@ def expected_records(sample: Sample | None, seconds: float) -> int:
 
 
 def is_little(sample: Sample | None, seconds: float, *, records: int | None = None) -> bool:
-    """Say whether so long a time is likely to have little: what one look of its rest reads.
+    """Return whether a period probably has few records: those of one look at its rest.
 
     Args:
-        records: fewer than so many, in addition.
+        records: an additional upper limit.
     """
     if sample is None:
         return seconds <= 1.0
@@ -202,7 +202,7 @@ def is_little(sample: Sample | None, seconds: float, *, records: int | None = No
 
 
 def is_small_tail(records: int, payload_bytes: int) -> bool:
-    """Say whether so few records came since the last look that the next one may read them again."""
+    """Return whether few enough records came since the last look to read them again."""
     return records <= _TAIL_RECORDS // 2 and payload_bytes <= _TAIL_BYTES // 2
 
 
@@ -220,7 +220,7 @@ def expected_bytes(sample: Sample | None, begin: datetime | None, until: datetim
 def cut_instants(
     sample: Sample, begin: datetime, payload_bytes: int, piece_records: int
 ) -> list[datetime]:
-    """Return where to cut a range of about so many bytes into pieces of so many user records."""
+    """Return where to cut a range of this approximate size into pieces of this many records."""
     wanted = math.ceil(payload_bytes / (piece_records * sample.user_record_bytes))
     page = min(_PAGE_BYTES, _PAGE_RECORDS * sample.record_bytes)
     pieces = min(wanted, int(payload_bytes / page), _MOST_PIECES)

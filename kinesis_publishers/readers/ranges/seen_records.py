@@ -160,13 +160,13 @@ class SeenRecords:
         return (self.first_arrival or self.start.as_of) if self else None
 
     def reaches(self, instant: datetime) -> bool:
-        """Say whether a record shows that all that arrived before ``instant`` precedes it."""
+        """Return whether a record shows that all earlier arrivals than ``instant`` precede it."""
         if self.gap_until == instant:
             return True
         return self._latest is not None and self._latest >= instant
 
     def add(self, fresh: RecordBatch, counts: Sequence[int]) -> None:
-        """Add records that directly follow what was seen; each counts for so many deliveries."""
+        """Add records that directly follow the seen ones; ``counts`` are their deliveries."""
         self._numbers += fresh.sequence_numbers
         self._weights += map(Weight, map(len, fresh.payloads), counts)
         self._arrivals += fresh.arrival_epoch_seconds
@@ -212,7 +212,7 @@ class SeenRecords:
         return records
 
     def has_any_before(self, instant: datetime) -> bool:
-        """Say whether something of this arrived before ``instant``, or is the end of the shard."""
+        """Return whether a record arrived before ``instant``, or the shard ends here."""
         is_end = self.has_ended and not self._numbers
         limit = instant.timestamp()
         return self.gap_until is not None or is_end or any(one < limit for one in self._arrivals)
@@ -221,7 +221,7 @@ class SeenRecords:
         """Make a range of this, or of the gap and the first ``count`` records behind it.
 
         Returns:
-            The end of the range, ``None`` if it would be empty, and what is left.
+            The end of the range, ``None`` if it would be empty, and the rest.
         """
         total = len(self._numbers)
         count = total if count is None else min(count, total)
@@ -270,7 +270,7 @@ class SeenRecords:
         return rest
 
     def renew(self, seen: datetime) -> None:
-        """Note that everything that arrived before ``seen`` is in ranges."""
+        """Remember that everything that arrived before ``seen`` is in ranges."""
         self.start = evolve(self.start, as_of=_latest(self.start.as_of, seen))
 
 

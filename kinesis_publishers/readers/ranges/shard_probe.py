@@ -41,7 +41,7 @@ from kinesis_publishers.readers.ranges.seen_records import RangeEnd, SeenRecords
 _MOST_RECORDS = 10_000
 # A burst that a small look does not reach the end of is looked at in steps that grow so fast.
 _GROWTH = 4
-# From a place near the tip so many records at a time lead to the tip itself.
+# From a place near the tip, pages of this many records lead to the tip itself.
 _STEP_TO_TIP = 1000
 # So often one look asks; what it does not find, the next one does.
 _CALLS_PER_LOOK = 5
@@ -100,7 +100,7 @@ class ShardProbe:
     _tip_seen_at: datetime | None = field(default=None, init=False)
     # What arrived before this instant, by the reader's clock, has been seen.
     _seen_until: datetime | None = field(default=None, init=False)
-    # When the shard had nothing any more, and how far before that its last record is sought.
+    # When the shard had no more records, and how far before that its last record is sought.
     _nothing_since: datetime | None = field(default=None, init=False)
     _back: timedelta = field(default=_FIRST_STEP, init=False)
     _is_tail_untried: bool = field(default=False, init=False)
@@ -113,7 +113,7 @@ class ShardProbe:
 
     @property
     def is_anchored(self) -> bool:
-        """Whether the beginning of what is left has been looked at."""
+        """Whether the beginning of the rest has been looked at."""
         return self._is_anchored or self.seen.has_ended
 
     @property
@@ -190,16 +190,16 @@ class ShardProbe:
         return seen + size / (self.sample or NO_SAMPLE).user_record_bytes
 
     def is_caught_up(self, until: datetime) -> bool:
-        """Say whether everything that arrived before ``until`` is in ranges."""
+        """Return whether everything that arrived before ``until`` is in ranges."""
         # Clocks differ a little: what was seen and arrived soon after it counts, too.
         return self.has_seen(until) and not self.seen.has_any_before(until + _CLOCK_ERROR)
 
     def has_seen(self, until: datetime) -> bool:
-        """Say whether everything that arrived before ``until`` is in ranges or waits for one."""
+        """Return whether everything that arrived before ``until`` is in ranges or waits for one."""
         return self.progress.is_ended or self.seen.has_ended or self._has_seen_tip(until)
 
     def knows(self, instant: datetime) -> bool:
-        """Say whether what arrived before ``instant`` is in ranges, was seen or lies in a gap."""
+        """Return whether arrivals before ``instant`` are in ranges, were seen, or lie in a gap."""
         as_of = self.progress.as_of
         is_done = self.is_idle or (as_of is not None and as_of >= instant)
         return is_done or self.seen.reaches(instant) or self.has_seen(instant)
@@ -226,7 +226,7 @@ class ShardProbe:
         await self._look_for_cuts()
 
     async def anchor(self) -> None:
-        """Look at the beginning of what is left: the reader of the range must find it, too."""
+        """Look at the beginning of the rest: the reader of the range must find it, too."""
         await self._read_on(tail_limit(self.sample))
 
     async def reach_tip(self, since: datetime) -> None:
@@ -341,7 +341,7 @@ class ShardProbe:
     def _resample(
         self, fresh: RecordBatch, counts: Sequence[int], since: datetime | None, *, is_cut: bool
     ) -> None:
-        """Learn how fast the shard is written to, unless a burst goes on behind these records."""
+        """Measure the write rate of the shard, unless a burst continues after these records."""
         arrivals, most = fresh.arrival_epoch_seconds, rest_limit(self.sample)
         if is_cut and len(fresh) < most and arrivals and arrivals[0] == arrivals[-1]:
             # The next jump takes more, so that it reaches the next burst.
@@ -387,7 +387,7 @@ class ShardProbe:
             return None
         if end.payload_bytes is None:
             end = end.guessed(self.sample, begun, is_dense=self._is_dense)
-        # Where a closed shard has ended, its children go on: its tip says nothing of them.
+        # Where a closed shard has ended, its children continue: its tip says nothing about them.
         if not (rest or self._tip_seen_at is None or self.shard.is_closed):
             rest.renew(self._tip_seen_at)
             end = evolve(end, progress=rest.start)
