@@ -47,7 +47,7 @@ class Buffer:
     _end: Exception | None = field(default=None, init=False)
     _lines: dict[ShardQueue, deque[_Waiter]] = field(factory=dict, init=False)
     _last_number: int = field(default=0, init=False)
-    # Whether the room that becomes free is for one who waits.
+    # Whether released room is reserved for a waiter.
     _is_reserved: bool = field(default=False, init=False)
 
     @property
@@ -80,7 +80,7 @@ class Buffer:
         await self._wait(partition_key, explicit_hash_key, records, size)
 
     def _take(self, queue: ShardQueue, records: int, size: int) -> bool:
-        # What is larger than the whole buffer passes alone.
+        # A request that is larger than the whole buffer is admitted when the buffer is empty.
         if self.records and not self._has_share(queue, records, size):
             return False
         self.records += records
@@ -88,7 +88,7 @@ class Buffer:
         return True
 
     def _has_share(self, queue: ShardQueue, records: int, size: int) -> bool:
-        """Return whether this much more fits into the buffer, and into the share of the queue."""
+        """Return whether the records fit into the buffer and into the share of the queue."""
         free = self._config.max_records - self.records - records
         free_bytes = self._config.max_bytes - self.bytes - size
         return (
@@ -111,7 +111,7 @@ class Buffer:
             if self._end is not None:
                 raise self._end
         except BaseException:
-            # Served, and cancelled or closed in the same turn.
+            # The waiter was served, and cancelled or closed in the same turn of the loop.
             if granted.done() and not granted.cancelled() and granted.exception() is None:
                 self.release(records, size)
             else:

@@ -89,7 +89,7 @@ class MisplacedRecords:
                 for one in left:
                     if one not in waits:
                         yield one
-                # List soon for younger ones, not only when their time is over, too.
+                # List again soon for younger records, not only when their time is over.
                 left = unclear = waits
                 delay = retry.base_seconds
             waiting = [part for part, _ in unclear if part.is_divisible(0)]

@@ -42,7 +42,7 @@ from kinesis_publishers.producing.sender import Sender
 from kinesis_publishers.retry import RetryBudget
 
 _LOGGER = logging.getLogger(__name__)
-# The records of one `put_many` are handled in chunks of this size, that of a call.
+# `put_many` handles its records in chunks of this size, which is the size of a call.
 CHUNK_RECORDS = 500
 # The buffer is reserved in this many pieces.
 _PIECES = 16
@@ -203,7 +203,7 @@ class KinesisProducer:
         else:
             put.expect(future, now)
         if self._sender.note(1, size, now):
-            # It starts its calls before there is more.
+            # Let the sender start its calls before more records are put.
             await asyncio.sleep(0)
 
     def key_of(self, row: Row) -> str | None:
@@ -271,7 +271,7 @@ class KinesisProducer:
                 await self._put_piece(piece)
                 done += 1
                 if self._sender.note(len(piece), piece.size, self._clock.monotonic()):
-                    # It starts its calls before there is more.
+                    # Let the sender start its calls before more records are put.
                     await asyncio.sleep(0)
         except BaseException as error:
             for piece in pieces[done:]:

@@ -290,7 +290,7 @@ class ShardQueues:
         """Put records in front of their queues that were sent and must be sent again."""
         others: list[Run] = []
         for run in runs:
-            # Older and newer ones may have been put aside meanwhile: a key frees them in order.
+            # Older and newer records may be aside by now: all of a key are freed in order.
             if self._order is not None and self._order.rejoins(run):
                 self._queue_of(run).aside += 1
             else:

@@ -65,17 +65,17 @@ class Sender:
     _clock: Clock = field(init=False)
     _events: EventSink = field(init=False)
     _wake: asyncio.Event = field(factory=asyncio.Event, init=False)
-    # What has been put since the queues were looked at last; enough for a call is not left to wait.
+    # The records put since the last check of the queues. Enough for a call triggers a check.
     _new_records: int = field(default=0, init=False)
     _new_bytes: int = field(default=0, init=False)
-    # When that will be, unless it is woken.
+    # The time of the next check, unless the sender is woken earlier.
     _looks_at: float = field(default=-math.inf, init=False)
     _in_flight: int = field(default=0, init=False)
     _scope: TaskScope = field(factory=TaskScope, init=False)
-    # Until when nothing is sent to the shards of a call that has failed as a whole.
+    # The shards of a call that failed as a whole are blocked until then.
     _blocked_until: float = field(default=-math.inf, init=False)
     _failed_at: float = field(default=-math.inf, init=False)
-    # When to look whether the stream still distributes records itself.
+    # The time of the next check whether the stream still distributes records itself.
     _asks_at: float = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -267,7 +267,7 @@ class Sender:
                 self._outstanding.fail(parts.popleft(), error)
             return ()
         if sent_at > self._failed_at:
-            # Calls that were under way with it have failed for the same reason.
+            # Calls in flight at the same time fail for the same reason: count one failure.
             self._failed_at = self._clock.monotonic()
             delay = self._budget.delay_after(error, is_endless=True)
             self._blocked_until = self._failed_at + delay
@@ -277,21 +277,21 @@ class Sender:
         return ()
 
     async def _has_stream(self) -> bool:
-        # One node of the service may not know it for a moment.
+        # A single node of the service may not know the stream for a moment.
         try:
             await self._services.discovery.describe(self._services.arn)
         except StreamNotFoundError:
             return False
         except KinesisPublishersError:
-            return True  # Perhaps: the time to live decides.
+            return True  # Unknown: the time to live decides.
         return True
 
     def _take_answer(
         self, part: Part, answer: PutAnswer, places: slice, times: tuple[float, float]
     ) -> None:
-        """Handle the results of a part, whose entries have these places in the answer.
+        """Handle the results of a part, whose entries are at ``places`` in the answer.
 
-        ``times`` are those of the call and of the answer.
+        ``times`` are the times of the call and of the answer.
         """
         shard_ids, numbers = answer.shard_ids[places], answer.sequence_numbers[places]
         # Without a prediction no shard is wrong.
@@ -368,12 +368,12 @@ class Sender:
             again += indices
             if sent_at > queue.refused_at:
                 if share < 1:
-                    # What takes a part each time is not left alone for longer and longer.
+                    # A shard that accepts a part of each call needs no growing delay.
                     queue.budget.reset()
                 queue.refused_at = now
                 queue.block(now + queue.budget.delay_after(error, is_endless=True), error)
         if again:
-            # In order, whatever their errors.
+            # Keep their order, whatever the errors are.
             self._outstanding.wait_again(part.pick(sorted(again)))
 
     def _ask(self, now: float) -> None:
