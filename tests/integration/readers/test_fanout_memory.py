@@ -98,7 +98,8 @@ def test_the_application_blocks_for_a_moment():
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "seconds",
-    [pytest.param(30, marks=pytest.mark.long), pytest.param(240, marks=pytest.mark.soak)],
+    # Longer than the 30 s after which a subscription that waits for room is closed.
+    [pytest.param(45, marks=pytest.mark.long), pytest.param(240, marks=pytest.mark.soak)],
 )
 def test_the_application_blocks_for_long_with_sixteen_shards_at_full_rate(seconds: int):
     with blocked(seconds, shards=16) as readers:
