@@ -116,8 +116,8 @@ class _FilterPushdown:
 def refuse_ending_position(properties: Properties) -> None:
     """Refuse an ending position for a streaming query, as :meth:`Properties.without_end` does."""
     properties.without_end(
-        "a streaming query has no end. Remove it, or use trigger(availableNow=True) to read what "
-        "there is and stop"
+        "a streaming query has no end. Remove it, or use trigger(availableNow=True) to read all "
+        "records and stop"
     )
 
 

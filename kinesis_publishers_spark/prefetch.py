@@ -47,7 +47,7 @@ _GATHER_SECONDS = 1.0
 class PrefetchSession(Session):
     """Runs a :class:`~kinesis_publishers.KinesisDataFetcher` in a thread, and plans what it reads.
 
-    Spark's thread calls the methods of :class:`Session`. Whatever waits for an answer runs on the
+    Spark's thread calls the methods of :class:`Session`. Calls that wait for an answer run on the
     thread of the fetcher. The executors read a replayed micro-batch by range.
 
     Attributes:

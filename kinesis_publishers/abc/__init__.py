@@ -1,6 +1,7 @@
 """The replaceable parts of the framework, as interfaces."""
 
 from kinesis_publishers.abc.assigner import ShardAssigner as ShardAssigner
+from kinesis_publishers.abc.assigner import SharedReading as SharedReading
 from kinesis_publishers.abc.checkpoint_store import CheckpointStore as CheckpointStore
 from kinesis_publishers.abc.checkpoint_store import CheckpointStoreContext as CheckpointStoreContext
 from kinesis_publishers.abc.checkpoint_store import ForeignTable as ForeignTable

@@ -1,12 +1,13 @@
-"""Which of the shards of the streams this process reads."""
+"""Decides which shards of the streams this process reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Self
 
 from kinesis_publishers.config import Properties
-from kinesis_publishers.model import Shard, ShardKey
+from kinesis_publishers.config.plugins import with_overrides
+from kinesis_publishers.model import ChildShard, Shard, ShardKey, ShardProgress
 
 
 class ShardAssigner:
@@ -50,3 +51,43 @@ class ShardAssigner:
 
     def on_change(self, wake: Callable[[], None]) -> None:
         """Keep a function to call when :meth:`mine` would give another answer."""
+
+
+class SharedReading:
+    """The optional methods of an assigner, in addition to ``ShardAssigner``; these do nothing.
+
+    All are called from the event loop, and none may block.
+    """
+
+    @classmethod
+    def of(cls, assigner: ShardAssigner) -> SharedReading:
+        """Return the methods that ``assigner`` has.
+
+        Raises:
+            PluginLoadError: one of them does not fit.
+        """
+        return with_overrides(cls(), assigner)
+
+    def known_progress(self) -> Mapping[ShardKey, ShardProgress]:
+        """Return the progress of the shards that other processes read."""
+        return {}
+
+    def leaving(self) -> Collection[ShardKey]:
+        """Return the shards that other processes wait for; finish their delivered records."""
+        return ()
+
+    async def release(self, shards: Collection[ShardKey]) -> None:
+        """Release ``shards`` to other processes: their delivered records are finished."""
+
+    def may_deliver(self, shard: ShardKey) -> bool:
+        """Return whether records of a shard may be delivered now."""
+        return True
+
+    async def permission(self, shard: ShardKey) -> None:
+        """Wait until records of a shard may be delivered; cancelled if the shard is taken away."""
+
+    def note_delivery(self, shard: ShardKey, payload_bytes: int) -> None:
+        """Count the payload bytes that were read from a shard."""
+
+    def note_children(self, shard: ShardKey, children: Sequence[ChildShard]) -> None:
+        """Receive the children of an ended shard before its end is recorded."""

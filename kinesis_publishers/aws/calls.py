@@ -113,7 +113,7 @@ class ServiceCalls:
         return pattern
 
     async def post(self, call: SignedCall) -> Answer:
-        """Send a call and return the whole answer, whatever its status."""
+        """Send a call and return the whole answer, of any status."""
         answer = Answer(*await self._carrier.post(call))
         self.observe(answer.headers, call.signed_at)
         return answer

@@ -215,7 +215,7 @@ def _is_of_network(error: BaseException) -> bool:
 def _words_of(error: BaseException) -> str:
     """Return the text of an error without secrets.
 
-    An HTTP client quotes whatever it cannot handle: a header with the session token that it cannot
+    An HTTP client quotes what it cannot handle: a header with the session token that it cannot
     send, or an answer with the credentials of a role that it cannot parse.
     """
     if type(error) is botocore_errors.HTTPClientError:

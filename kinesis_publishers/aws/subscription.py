@@ -117,7 +117,7 @@ class ChunkSource(Protocol):
 class EventStreamSubscription(ShardSubscription):
     """Reads from the network only while a caller waits for an event.
 
-    Whoever opened ``source``, the body of the answer to SubscribeToShard, closes it.
+    The caller closes ``source``, the body of the answer to SubscribeToShard.
     """
 
     def __init__(

@@ -156,6 +156,7 @@ def all_options() -> tuple[Option[Any], ...]:
     return _options_in(*all_sections())
 
 
+@cache
 def extension_options() -> tuple[Option[Any], ...]:
     """Return the options that only an extension reads."""
     return tuple(option for option in all_options() if option not in OWN_OPTIONS)

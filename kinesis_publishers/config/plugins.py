@@ -142,10 +142,14 @@ def check_fit(found: type, base: type, *, reference: str) -> None:
         raise PluginLoadError(f"{reference} does not extend {base.__module__}.{base.__qualname__}")
     if missing := sorted(getattr(found, "__abstractmethods__", ())):
         raise PluginLoadError(f"{reference} is abstract: it lacks {', '.join(missing)}")
+    _check_async(found, base, [name for name, _ in inspect.getmembers(base, callable)], reference)
+
+
+def _check_async(found: object, base: object, names: Iterable[str], reference: str) -> None:
     problems = [
         f"{name} must be async (async def {name})" if must_be else f"{name} must not be async"
-        for name, method in inspect.getmembers(base, callable)
-        if (must_be := _is_async(method)) is not _is_async(getattr(found, name))
+        for name in names
+        if (must_be := _is_async(getattr(base, name))) is not _is_async(getattr(found, name))
     ]
     if problems:
         raise PluginLoadError(f"{reference} does not fit: {'; '.join(problems)}")
@@ -159,8 +163,14 @@ def _is_async(function: Any) -> bool:
 
 
 def with_overrides(defaults: _T, by: object) -> _T:
-    """Return ``defaults``, an interface of optional methods, with those that ``by`` has."""
-    for name in vars(type(defaults)):
-        if not name.startswith("_") and hasattr(by, name):
-            setattr(defaults, name, getattr(by, name))
+    """Return ``defaults``, an interface of optional methods, with those that ``by`` has.
+
+    Raises:
+        PluginLoadError: a method of ``by`` must be async and is not, or the reverse.
+    """
+    methods = [name for name, one in vars(type(defaults)).items() if inspect.isfunction(one)]
+    own = [name for name in methods if hasattr(by, name)]
+    _check_async(by, defaults, own, f"{type(by).__module__}:{type(by).__qualname__}")
+    for name in own:
+        setattr(defaults, name, getattr(by, name))
     return defaults

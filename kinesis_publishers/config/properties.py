@@ -1,4 +1,4 @@
-"""The parsed configuration: one immutable mapping, whatever the source of the properties."""
+"""The parsed configuration: one immutable mapping for every source of properties."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ def pinned_progress(progress: ShardProgress, now: datetime) -> ShardProgress:
 def resumed_progress(stored: ShardProgress) -> ShardProgress:
     """Return stored progress with an age, where its position tells one.
 
-    An initial position may lie beyond the retention: reading begins with what there is. Once it is
-    stored, the records that arrive after it are owed, and their removal is a loss.
+    An initial position may lie beyond the retention: reading begins at the oldest record. Once the
+    position is stored, records that arrive after it are owed, and their removal is a loss.
     """
     instant = stored.position.timestamp
     if instant is None or stored.as_of is not None:

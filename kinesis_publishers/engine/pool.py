@@ -118,7 +118,7 @@ class PendingPool:
         """Wait until this much room is free, and take it.
 
         Args:
-            owner: who asks, for :meth:`favour`.
+            owner: the caller, for :meth:`favour`.
 
         Raises:
             ClosedError: the pool was closed, before or while waiting.

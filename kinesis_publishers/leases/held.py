@@ -261,14 +261,13 @@ class HeldLeases:
         )
 
     def _lose(self, key: ShardKey, owner: str | None) -> None:
-        is_removed = key not in self._rows.stored
-        to = f"to {owner}" if owner else "by a release: no worker has it"
-        if is_removed:
-            to = (
-                "because its row was removed, and the checkpoint with it: the row is created "
-                "again, and records may be repeated. Remove rows only while no worker runs"
+        if is_removed := key not in self._rows.stored:
+            _LOGGER.warning(
+                "The row of %s was removed, and the checkpoint with it. Worker %s creates the row "
+                "again, and records may be repeated. Remove rows only while no worker runs.",
+                key,
+                self.worker,
             )
-        _LOGGER.warning("%s has lost the lease on %s %s.", self.worker, key, to)
         self._events(LeaseLost(shard=key, owner=owner, is_removed=is_removed))
         self._drop(key)
         # The fetcher may have read further than the row: take the shard again once it knows.

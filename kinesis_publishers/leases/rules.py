@@ -1,8 +1,8 @@
 """The rules by which the workers of an application share its shards: pure functions over the rows.
 
-Nobody compares the wall clocks of two machines. A lease is free when *this* worker has seen the
-same version of its row for the failover time, on its own monotonic clock. What is said of workers
-follows from the rows alone: a worker that has no shard is not known to the others.
+The rules never compare the wall clocks of two machines. A lease is free when *this* worker has seen
+the same version of its row for the failover time, on its own monotonic clock. Workers are known by
+the rows alone: a worker without a shard is unknown to the others.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ def open_fronts(rows: Rows, view: View, own: Collection[ShardKey]) -> list[Front
     """Return where the open shards are that are not this worker's ``own``.
 
     A shard is left out while all of its parents are open: it begins where they end. One that no
-    live worker reads is not idle, whatever its row says.
+    live worker reads is not idle, even if its row says so.
     """
     return [
         Front(watermark_of(rows, key))

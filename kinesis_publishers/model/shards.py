@@ -46,7 +46,7 @@ class StreamSummary:
     Attributes:
         max_record_bytes: the most that a record may have, its partition key included; what no
             stream exceeds where the service does not say.
-        is_auto_distributed: whether the service spreads records over the shards, whatever their
+        is_auto_distributed: whether the service spreads records over the shards, for any
             keys, which they need not have (``RecordDistributionStrategy`` AUTO).
     """
 

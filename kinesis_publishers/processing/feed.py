@@ -9,10 +9,10 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Self
 
+from kinesis_publishers.abc import SharedReading
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties, extension_options
 from kinesis_publishers.engine.delivery import DeliverySink
-from kinesis_publishers.engine.sharing import SharedReading
 from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink

@@ -71,7 +71,7 @@ def _times_put_aside(data: bytes) -> int:
     if any(type(letter.get(name)) is not kind for name, kind in _TYPES.items()):
         return 0
     is_ours = _ID.fullmatch(letter["id"]) and 1 <= letter["part"] <= letter["parts"]
-    # No letter of ours has a higher count.
+    # Our letters have no higher count.
     return letter["letter"] if is_ours and 1 <= letter["letter"] <= _MOST_TIMES else 0
 
 

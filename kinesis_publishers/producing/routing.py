@@ -99,7 +99,7 @@ class RandomKey(str):
 
 
 class RandomPartitioner(Partitioner):
-    """Spreads records evenly over the shards, whatever their content."""
+    """Spreads records evenly over the shards, for any content."""
 
     def keys_of(self, data: bytes) -> tuple[str, str | None]:
         return RandomKey(f"{random.getrandbits(64):016x}"), None

@@ -373,7 +373,7 @@ class Sender:
                 queue.refused_at = now
                 queue.block(now + queue.budget.delay_after(error, is_endless=True), error)
         if again:
-            # Keep their order, whatever the errors are.
+            # Keep their order, also with different errors.
             self._outstanding.wait_again(part.pick(sorted(again)))
 
     def _ask(self, now: float) -> None:

@@ -12,11 +12,10 @@ from typing import TypeAlias, TypeVar
 
 from attrs import define, evolve, field
 
-from kinesis_publishers.abc import ShardAssigner
+from kinesis_publishers.abc import ShardAssigner, SharedReading
 from kinesis_publishers.engine.consumer_context import ConsumerContext
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ForwardingSink, ShardStatus
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
-from kinesis_publishers.engine.sharing import SharedReading
 from kinesis_publishers.engine.slow_calls import LOOK_SECONDS, SlowCalls, name_of
 from kinesis_publishers.errors import KinesisPublishersError, ProcessingCancelledError
 from kinesis_publishers.events import LagMeasured

@@ -267,13 +267,19 @@ class KinesisDataFetcher:
         self._is_finished = None
 
     def add_stream(self, stream: str) -> None:
-        """Read a stream (a name or an ARN), too, from the next moment on."""
+        """Read another stream (a name or an ARN); one that does not exist fails :meth:`run`."""
         self._streams.add(stream)
         self._is_finished = None
         self._wake.set()
 
     def drop_stream(self, stream: str) -> None:
-        """Stop reading a stream, after what is being processed of it."""
+        """Stop reading a stream (a name or an ARN) after the delivery in progress.
+
+        Its progress is recorded; it continues there if it is added again.
+
+        Raises:
+            ValueError: the stream is not read.
+        """
         self._streams.drop(stream)
         self._wake.set()
 

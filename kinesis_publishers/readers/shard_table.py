@@ -161,7 +161,7 @@ class ShardTable:
             start += f" ({now:%Y-%m-%d %H:%M:%S} UTC)"
         name = self.identities[stream_arn].name
         # While nothing comes, nothing else says that reading has begun.
-        _LOGGER.info("Reading %s: %d shards from %s.", name, shards, start)
+        _LOGGER.info("Reading %s from %s.", name, start)
 
     def _check_resumed_streams(self) -> None:
         if self._leaves_others:

@@ -10,6 +10,7 @@ from functools import partial
 from kinesis_publishers.assembly import Services
 from kinesis_publishers.errors import KinesisPublishersError
 from kinesis_publishers.model import StreamProgress
+from kinesis_publishers.model.sources import stream_name_of
 from kinesis_publishers.progress.checkpointer import Checkpointer
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
@@ -59,15 +60,27 @@ class FetchedStreams:
         self.is_prepared = True
 
     def add(self, stream: str) -> None:
-        """Let the next :meth:`change` add a stream, by name or ARN."""
-        if stream not in self.names:
+        """Make the next :meth:`change` add a stream, by name or ARN, unless it is read already."""
+        if self._name_of(stream) is None:
             self.names = (*self.names, stream)
             self._changes.append(partial(self._add, stream))
 
     def drop(self, stream: str) -> None:
-        """Let the next :meth:`change` drop a stream, by the name or ARN it was added with."""
-        self.names = tuple(one for one in self.names if one != stream)
-        self._changes.append(partial(self._drop, stream))
+        """Make the next :meth:`change` drop a stream, by name or ARN.
+
+        Raises:
+            ValueError: it is not read.
+        """
+        known = self._name_of(stream)
+        if known is None:
+            raise ValueError(f"{stream} is not read: there are {', '.join(sorted(self.names))}")
+        self.names = tuple(one for one in self.names if one != known)
+        self._changes.append(partial(self._drop, known))
+
+    def _name_of(self, stream: str) -> str | None:
+        # As in the configuration, a name is unique.
+        name = stream_name_of(stream)
+        return next((one for one in self.names if stream_name_of(one) == name), None)
 
     @property
     def are_changed(self) -> bool:

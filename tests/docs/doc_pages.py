@@ -30,9 +30,25 @@ from attrs import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["PAGES", "ROOT", "Block", "How", "blocks_of", "name_of", "prose_of", "uses_spark"]
+__all__ = [
+    "AVOIDED",
+    "PAGES",
+    "ROOT",
+    "Block",
+    "How",
+    "blocks_of",
+    "name_of",
+    "prose_of",
+    "uses_spark",
+]
 
 ROOT = Path(__file__).parents[2]
+# Phrases with a plainer form, as "in addition to" for "beside": on pages, and in the code.
+AVOIDED = re.compile(
+    r"\b(?:somebody|whoever|whatever|nobody|goes? before|taken apart|now and then|(?:is|are) to be"
+    r"|for who|who asks|of (?:ours|theirs)|beside|what (?:is there|there is)|any more|anew)\b",
+    re.IGNORECASE,
+)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _ALONE = "<!-- each block runs alone -->"

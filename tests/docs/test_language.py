@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.architecture.sources import sources
+from tests.docs.doc_pages import AVOIDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 _PACKAGES = ("kinesis_publishers", "kinesis_publishers_spark")
 # What a text must not have, and what it should have.
 _FLAGGED = {
-    r"\b(?:nobody|somebody|whoever|anew|any more|seldom|beside)\b": "a plainer word",
+    f"(?i:{AVOIDED.pattern})": "a plainer word",
+    r"\bseldom\b": "'rarely'",
     r"\b(?:so many|so much)\b(?! \w+ that)": "the number or the amount, by its name",
     r"\btold of\b": "who reports it: 'the listener receives ...'",
     r"\bone after the other\b": "'in order', or 'one after another'",
@@ -33,7 +35,7 @@ _FLAGGED = {
     r"(?:^|[.:;] )(?:That|Those) (?:of|that|which|who|in)\b": "the noun, not a pronoun for it",
     r"^(?:Learn|Note) (?:of|how|that|which|what|when|at)\b": "the effect: 'Update ...'",
     r"^Say (?:whether|how|that|what)\b": "'Return whether ...', or 'Log ...'",
-    r"\b(?:is|are) to (?:be|take|have|go|get|read|wait)\b": "'must', 'should', or a plain verb",
+    r"\b(?:is|are) to (?:take|have|go|get|read|wait)\b": "'must', 'should', or a plain verb",
 }
 
 

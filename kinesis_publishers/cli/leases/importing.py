@@ -140,7 +140,7 @@ async def _read_table(
     if program not in _NUMBER_TABLES:
         # Also zio-kinesis's: what counts here is the same.
         initial = InitialPositionConfig.from_properties(properties).positions
-        # Whoever has written them.
+        # By any writer.
         context = evolve(context, application="")
         async with KclLeaseTable(context, aws, config, initial) as store:
             store.name_streams(streams)

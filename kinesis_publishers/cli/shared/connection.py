@@ -125,7 +125,7 @@ def only_stream(properties: Properties) -> str:
 
 
 def by_full_key(pairs: Iterable[tuple[str, _V]]) -> dict[str, _V]:
-    """Return the last value of each option by its documented key, whatever its spelling."""
+    """Return the last value of each option by its documented key, in any spelling."""
     return {_full_key(key): value for key, value in pairs}
 
 

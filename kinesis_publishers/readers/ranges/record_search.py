@@ -69,7 +69,7 @@ class RecordSearch:
         """Return the record that reading from ``position`` begins with, in one look.
 
         What ends immediately before it and what begins at ``position`` touch without sharing a
-        record, whatever the arrival times are: they are neither exact nor in order. A record is
+        record, for any arrival times: those are neither exact nor in order. A record is
         never put in front of one that has been seen. So a record that was found stays the first
         one, up to what the retention removes.
 

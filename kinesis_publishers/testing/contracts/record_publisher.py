@@ -207,6 +207,6 @@ class PositionContract:
 
 @closes_subject
 class RecordPublisherContract(DeliveryContract, PositionContract, ConsumerContract):
-    """The duties of every publisher, whatever its source. Override the fixture ``subject``."""
+    """The duties of every publisher of any source. Override the fixture ``subject``."""
 
     subject = missing_fixture("PublisherSubject")

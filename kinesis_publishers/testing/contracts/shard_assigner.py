@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 import pytest
 from attrs import field, frozen
 
-from kinesis_publishers.abc import ShardAssigner
-from kinesis_publishers.engine.sharing import SharedReading
+from kinesis_publishers.abc import ShardAssigner, SharedReading
 from kinesis_publishers.model import ChildShard, Shard, ShardKey
 from kinesis_publishers.testing.contracts.subjects import let_others_run, missing_fixture
 

@@ -43,7 +43,7 @@ class HeldShard:
 
 
 class PublisherSubject(ABC):
-    """The publisher under test, whatever the source of its records.
+    """The publisher under test, for any source of records.
 
     What a publisher need not be able to do is declared by the class attributes; the tests that need
     it are skipped otherwise, and say so.

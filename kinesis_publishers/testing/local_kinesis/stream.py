@@ -104,7 +104,7 @@ class Stream:
     creation_seconds: CreationSeconds
     active_ms: int
     max_record_kib: int | None = None
-    #: Whether it spreads records over its shards, whatever their keys.
+    #: Whether it spreads records over its shards, for any keys.
     is_auto_distributed: bool = False
     retention_hours: int = 24
     deleted_ms: int | None = None

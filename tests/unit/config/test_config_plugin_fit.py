@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_publishers import CheckpointStore, RecordPublisher, RecordPublisherFactory
+from kinesis_publishers.abc import ForeignTable, ShardAssigner, SharedReading
 from kinesis_publishers.assembly import open_services, publisher_factory_class
 from kinesis_publishers.checkpoints import MemoryCheckpointStore
 from kinesis_publishers.config import Properties
-from kinesis_publishers.config.plugins import load_class
+from kinesis_publishers.config.plugins import load_class, with_overrides
 from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
@@ -263,3 +264,32 @@ def test_a_factory_says_what_its_publishers_can_do(name: str, capabilities: set[
     factory = publisher_factory_class(Properties.parse({"kinesis.streams": "orders"} | values))
     all_of_them = ("reads_ranges", "subscribes", "needs_registration")
     assert {one for one in all_of_them if getattr(factory, one)} == capabilities
+
+
+class AsyncWhereItIsNot(ShardAssigner):
+    async def may_deliver(self, shard: Any) -> bool:
+        return False
+
+
+class AsyncInAStore(MemoryCheckpointStore):
+    def report(self, worker: str, *, is_leaving: bool = False) -> bool:
+        return True
+
+
+class NoMethodInAStore(MemoryCheckpointStore):
+    report = "quarterly"
+
+
+@pytest.mark.parametrize(
+    ("optional", "by", "problem"),
+    [
+        (SharedReading, AsyncWhereItIsNot, "may_deliver must not be async"),
+        (ForeignTable, AsyncInAStore, "report must be async"),
+        (ForeignTable, NoMethodInAStore, "report must be async"),
+    ],
+)
+def test_an_optional_method_that_does_not_fit_is_an_error(
+    optional: type, by: type, problem: str
+) -> None:
+    with pytest.raises(PluginLoadError, match=f"{by.__name__} does not fit: {problem}"):
+        with_overrides(optional(), by.__new__(by))

@@ -78,7 +78,7 @@ async def test_it_says_once_what_is_read_and_from_where(
         resume = progress_of(world.stream, s0=left, s1=left)
     with caplog.at_level(logging.INFO, "kinesis_publishers.readers.shard_table"):
         await world.fetcher(resume).prepare()
-    assert caplog.messages == [f"Reading orders: 2 shards from {said}."]
+    assert caplog.messages == [f"Reading orders from {said}."]
 
 
 async def test_a_listing_that_is_repeated_is_reported_with_its_error() -> None:

@@ -259,7 +259,7 @@ async def test_a_row_that_is_removed_under_a_worker_is_lost_and_said(
         await one.look()
     assert one.readable == {0}
     assert LeaseLost(shard=key, owner=None, is_removed=True) in one.events
-    assert "its row was removed, and the checkpoint with it" in caplog.text
+    assert f"The row of {key} was removed, and the checkpoint with it" in caplog.text
     # Not where it had read, for what waited to be processed is dropped.
     assert one.leases.shards.known_progress()[key] == at(3)
     await one.follow(at(9))

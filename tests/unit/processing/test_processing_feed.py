@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_publishers.engine.sharing import SharedReading
+from kinesis_publishers.abc import SharedReading
 from kinesis_publishers.errors import DataLossError
 from kinesis_publishers.processing.deliveries import Watermark
 from kinesis_publishers.processing.feed import DeliveryFeed

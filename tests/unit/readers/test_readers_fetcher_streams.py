@@ -132,6 +132,24 @@ async def test_a_stream_that_is_added_again_continues_where_it_was(kind: type[Wo
     assert read_of(world, 1) == numbers_of(1)
 
 
+async def test_a_stream_is_one_by_its_name_and_by_its_arn() -> None:
+    world = with_payments(World())
+    async with world.running() as fetcher:
+        for stream in ("payments", PAYMENTS):
+            fetcher.add_stream(stream)
+            await world.clock.advance(1)
+        assert [shard_id for shard_id, _ in world.started()] == [ZERO, ONE], "one start each"
+        fetcher.drop_stream(PAYMENTS)
+        await world.clock.advance(1)
+        fetcher.add_stream("payments")
+        await world.clock.advance(1)
+        with pytest.raises(ValueError, match="refunds is not read: there are orders, payments"):
+            fetcher.drop_stream("refunds")
+    starts = [position for shard_id, position in world.started() if shard_id == ONE]
+    assert starts == [StartingPosition.trim_horizon(), StartingPosition.after(last_of(1))]
+    assert read_of(world, 1) == numbers_of(1)
+
+
 async def test_a_third_stream_is_added_after_one_was_dropped() -> None:
     world = with_payments(World(fails_on_data_loss=False))
     refunds = PAYMENTS.replace("payments", "refunds")
