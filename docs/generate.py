@@ -44,22 +44,25 @@ _CONFIGURATION: Final = f"""\
 
 One flat dict of strings configures everything: a Python `dict`, a Java `.properties` file, or the
 options of a Spark source. Keys and enumerated values match without regard to case. An unknown key
-is an error that names the nearest known one, and all problems are reported together.
+is an error that names the nearest known one. All problems are reported together.
 
 <div class="option-filter"></div>
 
-A *duration* is a number in the unit of the default, or has a unit, as `500ms` or `5m`. A *size* is
-a number of bytes, or has a unit, as `64MiB` or `10MB`. A *Spark option* is another name that a
-Spark source accepts; some are those of
-[other connectors](spark-options.md#names-of-other-connectors).
+- A duration is a number in the unit of the default, or has a unit: `500ms`, `5m`.
+- A size is a number of bytes, or has a unit: `64MiB`, `10MB`.
+- A URL is http or https, without user name and password.
+- A class of your own is `module:Class`, or the name of an installed entry point.
+- A secret is masked in every message.
+- *Flink* means that `flink.` in place of `kinesis.` is accepted, too.
+- *Spark* marks other names that a Spark source accepts, some from
+  [other connectors](spark-options.md#names-of-other-connectors).
 
 ## Keywords
 
-Python programs may write options as keyword arguments of `records`, `read`, `scan` and the
-`from_properties` of `KinesisDataFetcher` and the producers. The keyword is the key without
-`kinesis.` or `aws.`, in lower case, with `_` for `.` and `-`; a name in camel case is parted:
+`records`, `read`, `scan` and the `from_properties` of `KinesisDataFetcher` and the producers take
+options as keyword arguments. The keyword is the key without `kinesis.` or `aws.`, in snake case:
 `aws.credentials.provider.role.sessionName` is `credentials_provider_role_session_name`.
-Options that only Spark reads have no keyword. These have a short name, too:
+Options that only Spark reads have no keyword. These have a short one, too:
 
 | Keyword | Key |
 |---|---|
@@ -67,11 +70,11 @@ Options that only Spark reads have no keyword. These have a short name, too:
 
 `start` takes `"LATEST"`, `"TRIM_HORIZON"`, a `datetime`, or a text such as
 `"AT_TIMESTAMP 2026-01-01T12:00:00Z"`. A duration may be a `timedelta`, a list of names a list, and
-a class of your own the class itself; `None` is the default. Keywords take precedence over a
-properties dict that is given with them.
+a class of your own the class itself. `None` is the default. Keywords take precedence over a
+properties dict.
 
-`Options(stream="orders", ...)` is a typed dict of these keywords; `records(**options)` takes it.
-`Properties.of(None, options)` makes `Properties` of it, and `to_dict()` of these a properties dict.
+`Options(stream="orders", ...)` is a typed dict of the keywords, for `records(**options)`.
+`Properties.of(None, options).to_dict()` turns it into a properties dict.
 """
 _ERRORS: Final = f"""\
 # Errors
@@ -82,32 +85,34 @@ Every exception that this package raises on purpose is a `KinesisPublishersError
 `kinesis_publishers.errors`. A message names the stream, the shard, the call and the next step, and
 masks secrets. The end of a shard is a result, not an error.
 
-Spark wraps the exceptions of a source: look for the name of the class in the message
-([where each shows](spark-limits.md#errors)). The reader repeats the call of an error that is
-*repeated automatically* ([Retries](configuration.md#retries)); you see it only in the message of a
-`RetriesExhaustedError`, whose `__context__` it is.
+Each section says what the error means, and then what to do. Spark wraps the exceptions of a source:
+look for the name of the class in the message ([where each shows](spark-limits.md#errors)). The
+reader repeats the call of an error that is *repeated automatically*
+([Retries](configuration.md#retries)); you see it only as the `__context__` of a
+`RetriesExhaustedError`.
 """
-# What the options of one kind say in common, by the section that they are in.
+# What an option has no text for, by its section.
 _INTRODUCTIONS: Final = {
     "Retries": """
-Each call has four keys, and `kinesis.retry.outagemillis` holds for all of them.
+`kinesis.retry.outagemillis` holds for all calls. Each call has four keys, of which all but the
+checkpoint store's are accepted with `flink.`, too:
 
-| Key ends with | Meaning |
-|---|---|
-| `maxretries` | how often the call is repeated before it counts as failed; the only limit if it is set and `kinesis.retry.outagemillis` is not |
-| `backoff.base` | the bound of the first delay |
-| `backoff.max` | the longest delay |
-| `backoff.expconst` | the growth of the delay with each attempt |
-"""  # noqa: E501 - a row of a table
+- `maxretries`: how often the call is repeated before it counts as failed. It is the only limit if
+  it is set and `kinesis.retry.outagemillis` is not.
+- `backoff.base`: the bound of the first delay.
+- `backoff.max`: the longest delay.
+- `backoff.expconst`: the growth of the delay with each attempt.
+"""
 }
 # What a default shows by itself.
-_AS_THE_DEFAULT: Final = {
-    "a duration",
-    "a size",
-    "true or false",
-    "a whole number from 1",
-}
-_OF_A_CALL: Final = re.compile(r"\.(?:maxretries|backoff\.\w+)$")
+_AS_THE_DEFAULT: Final = {"a duration", "a size"}
+# What the text of an option says, or the introduction of the page.
+_SAID: Final = re.compile(
+    r"true or false|from 1|.*string that is not empty|the path of a file|an http or https URL.*"
+    r"|a date as .* describes, or epoch seconds|a SimpleDateFormat pattern.*|module:Class"
+    r"|(?:names or ARNs of streams|stream:shardId pairs), separated by commas"
+)
+_PLUGIN: Final = "module:Class or the name of an installed entry point"
 _DECISIONS: Final = f"""\
 # Decisions
 
@@ -116,8 +121,13 @@ _DECISIONS: Final = f"""\
 Each page records one design decision at its time: the context, the decision, and its
 consequences. Later decisions may replace parts of earlier ones.
 """
+_KINDS: Final = {
+    MetricKind.GAUGE: "Gauges",
+    MetricKind.UP_DOWN_COUNTER: "Up-down counters",
+    MetricKind.COUNTER: "Counters",
+    MetricKind.HISTOGRAM: "Histograms",
+}
 _COMBINED: Final[dict[Any, str]] = {
-    max: "largest",
     min: "smallest",
     fmean: "mean",
     sum: "sum",
@@ -130,54 +140,69 @@ def render_configuration() -> str:
     return _CONFIGURATION + "".join(
         f"\n## {section}\n"
         + _INTRODUCTIONS.get(section, "")
-        + "".join(map(_render_option, members))
-        for section, members in sections
+        + "".join(_render_options(call, members) for call, members in groupby(options, _call_of))
+        for section, options in sections
     )
 
 
+def _call_of(option: Option[Any]) -> str | None:
+    """Return the beginning of the keys that say how a call is repeated."""
+    call, count = re.subn(r"\.(?:maxretries|backoff\.\w+)$", "", option.full_key)
+    return call if count and option.section in _INTRODUCTIONS else None
+
+
+def _render_options(call: str | None, options: Iterable[Option[Any]]) -> str:
+    if call is None:
+        return "".join(map(_render_option, options))
+    lines = (
+        f"- `{one.full_key}` {'; '.join([_default_of(one), *_names_of(one)])}\n" for one in options
+    )
+    return f"\n### `{call}`\n\n{''.join(lines)}"
+
+
 def _render_option(option: Option[Any]) -> str:
-    notes = option.doc
-    if option.secret:
-        notes += " Secret: masked in every message."
-    facts = {"Default": _default_of(option), "accepted": _escape(_accepted_by(option))}
-    if facts["Default"] == "none":
-        del facts["Default"]
-    elif facts["accepted"] in _AS_THE_DEFAULT:
-        del facts["accepted"]
-    if option.section in _INTRODUCTIONS and _OF_A_CALL.search(option.key):
-        notes = ""
-        facts.pop("accepted", None)
-    names = {
-        "also": [f"flink.{option.key}"] if option.namespace is Namespace.SHARED else [],
-        "keyword": [name for name, one in SHORT_NAMES.items() if one is option],
-        "Spark option": [name for name, one in ALIASES.items() if one is option],
-    }
-    facts |= {
-        name: ", ".join(f"`{one}`" for one in found) for name, found in names.items() if found
-    }
-    listed = "; ".join(f"*{name}* {fact}" for name, fact in facts.items())
-    listed = f"*{listed[1].upper()}{listed[2:]}"
-    paragraphs = [f"### `{option.full_key}`", _escape(notes), f"{listed}."]
+    notes = f"{option.doc} Secret." if option.secret else option.doc
+    default, accepted = _default_of(option), _escape(_accepted_by(option))
+    facts = [f"*Default* {default}"] if default else ["*Required*"] if option.required else []
+    if accepted and not (default and accepted in _AS_THE_DEFAULT):
+        facts.append(f"*Accepted* {accepted}")
+    facts += _names_of(option) + (["*Flink*"] if option.namespace is Namespace.SHARED else [])
+    paragraphs = [f"### `{option.full_key}`", _escape(notes), facts and f"{'; '.join(facts)}."]
     return "".join(f"\n{paragraph}\n" for paragraph in paragraphs if paragraph)
 
 
+def _names_of(option: Option[Any]) -> list[str]:
+    """Return the other names of an option, with their kind."""
+    names = {
+        "Keyword": [name for name, one in SHORT_NAMES.items() if one is option],
+        "Spark": [name for name, one in ALIASES.items() if one is option],
+    }
+    return [f"*{kind}* {', '.join(f'`{one}`' for one in of)}" for kind, of in names.items() if of]
+
+
 def _accepted_by(option: Option[Any]) -> str:
-    """Return what an option may be, without what the page says once for all of its kind."""
+    """Return what an option may be, without what the page or its text says."""
+    words = set(re.findall(r"[\w.-]*\w", option.doc))
     if option.choices:
-        return ", ".join(f"`{choice}`" for choice in option.choices)
+        listed = ", ".join(f"`{choice}`" for choice in option.choices)
+        return "" if words >= set(option.choices) else listed
+    if option.full_key == "kinesis.stream.endpos.shards":
+        return "the JSON of `kinesis.stream.initpos.shards`"
     text = re.sub(r", or with a unit such as \S+ or \w+", "", accepted_text(option))
+    if _PLUGIN in text and words >= set(re.findall(r"\w+(?=,)", text)):
+        return ""
     text = re.sub(r"^a duration in m?s of at least 0(?: and)?", "a duration", text)
     text = text.replace(" of at least ", " from ").replace(" and of at most ", " to ")
     text = re.sub(r"^a whole number of bytes(?: from 1\b)?", "a size", text)
-    return text.replace("a size to ", "a size up to ")
+    text = text.replace("a size to ", "up to ")
+    text = re.sub(r"^a (?:whole number|number|size|duration in m?s) (?=from \d)", "", text)
+    return "" if _SAID.fullmatch(text) else text
 
 
 def _default_of(option: Option[Any]) -> str:
-    if option.required:
-        return "none: it is required"
     text = value_text(option.default)
     if text is None:
-        return "none"
+        return ""
     is_quantity = option.unit and isinstance(option.default, int | float)
     return f"`{text}` {option.unit}" if is_quantity else f"`{text}`"
 
@@ -210,30 +235,28 @@ def _with_tables(page_name: str, tables: dict[str, str]) -> str:
 
 
 def render_metrics() -> str:
-    """Return a table of all metrics under our own names, which lack their prefix."""
-    return _table(
-        ("Metric", "Kind, unit, attributes", "Says"),
-        (
-            (
-                f"`{one.name}`" + (f" (Flink: `{one.flink_name}`)" if one.flink_name else ""),
-                f"{_kind(one)}, `{one.unit}`{_attributes_in_short(one)}",
-                one.description,
-            )
-            for one in METRICS.metrics
-        ),
+    """Return a list of all metrics under our own names, which lack their prefix, by kind."""
+    kinds = {kind: [one for one in METRICS.metrics if one.kind is kind] for kind in _KINDS}
+    return "".join(
+        f"\n### {_KINDS[kind]}\n\n" + _items((_in_short(one), one.description) for one in found)
+        for kind, found in kinds.items()
     )
 
 
 def render_cloudwatch_metrics(table: MetricTable) -> str:
-    """Return a table of metrics that go to CloudWatch; most measure what one of ours does."""
+    """Return a list of metrics that go to CloudWatch; most measure what one of ours does."""
     ours = {one.description: f"`{one.name}`" for one in METRICS.metrics}
-    return _table(
-        ("Metric", "Unit", "The same as, or what it says"),
+    return "\n" + _items(
         (
-            (f"`{one.name}`", one.unit, ours.get(one.description, one.description))
-            for one in table.metrics
-        ),
+            f"`{one.name}`" + (f" ({one.unit})" if one.unit != "Count" else ""),
+            ours.get(one.description, one.description),
+        )
+        for one in table.metrics
     )
+
+
+def _items(pairs: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"- {name}: {text}\n" for name, text in pairs)
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -241,18 +264,25 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _kind(metric: Metric) -> str:
-    if metric.kind is not MetricKind.GAUGE:
-        return str(metric.kind.value)
-    return f"gauge ({_COMBINED[metric.combined]})"
+def _in_short(metric: Metric) -> str:
+    """Return the names of a metric, and what is not the same for most of its kind."""
+    notes = []
+    if metric.kind is MetricKind.GAUGE and metric.combined is not max:
+        notes.append(_COMBINED[metric.combined])
+    if not (metric.unit.startswith("{") or metric.kind is MetricKind.HISTOGRAM):
+        notes.append(f"`{metric.unit}`")
+    notes += _attributes_in_short(metric)
+    if metric.flink_name:
+        notes.append(f"Flink: `{metric.flink_name}`")
+    return f"`{metric.name}`" + (f" ({', '.join(notes)})" if notes else "")
 
 
-def _attributes_in_short(metric: Metric) -> str:
+def _attributes_in_short(metric: Metric) -> list[str]:
     """Return the attributes of a metric, without those that most metrics have."""
     names = _attributes(metric)
     if names[:2] == ["stream", "shard"]:
-        return "".join(f", + `{name}`" for name in names[2:])
-    return "; " + (", ".join(f"`{name}`" for name in names) or "no attributes")
+        return [f"+ `{name}`" for name in names[2:]]
+    return [f"only {' and '.join(f'`{name}`' for name in names)}" if names else "process-wide"]
 
 
 def _attributes(metric: Metric) -> list[str]:
@@ -276,14 +306,18 @@ def render_errors() -> str:
 
 def _render_error(kind: type[Exception]) -> str:
     """Return the section of one class: what its docstring says, and what it is a case of."""
-    paragraphs = re.split(r"\n\n", inspect.cleandoc(kind.__doc__ or ""))
+    text = re.sub(
+        r"What to do: (.)", lambda to: to[1].upper(), inspect.cleandoc(kind.__doc__ or "")
+    )
+    paragraphs = text.split("\n\n")
     lines = [f"## {kind.__name__}", *(_as_markdown(paragraph) for paragraph in paragraphs)]
+    notes = []
     base = kind.__mro__[1]
     if hasattr(errors, base.__name__) and base is not errors.KinesisPublishersError:
-        lines.append(f"A [{base.__name__}](#{base.__name__.lower()}).")
+        notes.append(f"A [{base.__name__}](#{base.__name__.lower()}).")
     if getattr(kind, "retryable", False):
-        lines.append("*Repeated automatically.*")
-    return "\n\n".join(lines) + "\n"
+        notes.append("*Repeated automatically.*")
+    return "\n\n".join([*lines, " ".join(notes)]).rstrip() + "\n"
 
 
 def _as_markdown(paragraph: str) -> str:
@@ -358,7 +392,7 @@ class Options(TypedDict, total=False):
 def render_options() -> str:
     """Return the module with the keywords, their types and what they mean in short."""
     return _OPTIONS + "".join(
-        f'    {name}: {_type_of(name, one)}\n    """{_in_short(one)}"""\n'
+        f'    {name}: {_type_of(name, one)}\n    """{_first_sentence(one)}"""\n'
         for name, one in KEYWORDS.items()
     )
 
@@ -378,7 +412,7 @@ def _type_of(name: str, option: Option[Any]) -> str:
     return f"{types.get(type(option.parser), 'str')} | None"
 
 
-def _in_short(option: Option[Any]) -> str:
+def _first_sentence(option: Option[Any]) -> str:
     """Return the first sentence about ``option``, or as much of it as fits on a line."""
     text = option.doc.partition(". ")[0].removesuffix(".")
     for end in ("; ", ": ", " (", ", "):

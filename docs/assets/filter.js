@@ -30,7 +30,7 @@ if (place) {
 
   input.addEventListener("input", () => {
     if (!groups) collect();
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = input.value.toLowerCase().replace(/\bflink\.(?=\w)/g, "").split(/\s+/).filter(Boolean);
     let found = 0;
     for (const group of groups) {
       const fitting = group.options.filter(({ text }) => words.every((word) => text.includes(word)));

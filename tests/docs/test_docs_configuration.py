@@ -9,13 +9,21 @@ from kinesis_publishers_spark.aliases import ALIASES
 from tests.docs.doc_pages import ROOT
 
 _PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-_SECTIONS = dict(re.findall(r"^### `([^`]*)`\n(.*?)(?=^##|\Z)", _PAGE, re.DOTALL | re.MULTILINE))
+# The options of a call are a list, and have its heading.
+_SECTIONS = dict(
+    re.findall(
+        r"^(?:###|-) `((?:kinesis|aws)\..*?)`(.*?)(?=^(?:##|- `)|\Z)",
+        _PAGE,
+        re.DOTALL | re.MULTILINE,
+    )
+)
+_HEADINGS = re.findall(r"^### `(.*)`$", _PAGE, re.MULTILINE)
 
 
-def test_every_declaration_has_a_heading_and_with_it_an_anchor() -> None:
-    assert re.findall(r"^### `(.*)`$", _PAGE, re.MULTILINE) == [
-        option.full_key for option in all_declarations()
-    ]
+def test_every_declaration_is_on_the_page_below_a_heading() -> None:
+    keys = [option.full_key for option in all_declarations()]
+    assert [key for key in _SECTIONS if key in keys] == keys
+    assert all(key.startswith(tuple(_HEADINGS)) for key in keys)
 
 
 def test_every_name_that_a_spark_source_accepts_is_with_its_option() -> None:
@@ -24,15 +32,9 @@ def test_every_name_that_a_spark_source_accepts_is_with_its_option() -> None:
 
 
 def test_defaults_are_shown_with_their_units() -> None:
-    for text in (
-        "`200` ms;",
-        "`60` s.",
-        "`67108864` bytes.",
-        "`LATEST`;",
-        "`true`.",
-        "none: it is required;",
-    ):
+    for text in ("`200` ms;", "`60` s.", "`67108864` bytes.", "`LATEST`;", "`true`."):
         assert f"*Default* {text}" in _PAGE
+    assert "*Required*" in _SECTIONS["kinesis.streams"]
 
 
 def test_secrets_are_marked() -> None:
