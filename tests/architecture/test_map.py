@@ -1,4 +1,4 @@
-"""The map in ``docs/architecture.md`` is that of the code: its rooms, its pictures, its arrows."""
+"""The maps of the code are right: the rooms in ``CONTRIBUTING.md``, the pictures, their arrows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TESTS = ROOT / "tests"
 FRAMEWORK, SPARK = ROOT / "kinesis_publishers", ROOT / "kinesis_publishers_spark"
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 ARROWS = [(name, arrow) for name, picture in MAPS.items() for arrow in picture.arrows]
 
 
@@ -62,8 +62,7 @@ def test_the_page_has_the_rooms_from_the_highest_layer_to_the_lowest() -> None:
 
 
 def test_the_tests_of_every_room_are_listed() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    section = text.partition("## Find the tests of a room")[2].partition("\n## ")[0]
+    section = PAGE.partition("## Find the tests of a room")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(.*?)` \| (.*?) \|$", section, re.MULTILINE)
     assert [room for room, _ in rows] == [*rooms_of_the_contract(), SPARK.name]
     listed = {ROOT / path for _, tests in rows for path in re.findall(r"`(tests/.*?)`", tests)}
