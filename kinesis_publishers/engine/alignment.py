@@ -1,7 +1,6 @@
 """Keeps shards together in time: which shard holds the others back, and what is delivered.
 
-A shard that is read ahead of the others moves the watermark of an application past records of the
-others that are still unread. The functions here keep all shards up to one common instant.
+A shard that is ahead moves the watermark of an application past unread records of the others.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from heapq import merge
+from itertools import accumulate
 from typing import Generic, NamedTuple, TypeVar
 
 from attrs import define, field, frozen
@@ -44,14 +44,12 @@ def common_instant(fronts: Iterable[Front]) -> datetime | None:
     It is the least of those that are not idle. If all are idle, nothing is unread, and it is the
     greatest. It is ``None`` without shards, or if a shard that is not idle is unknown.
     """
-    active: list[datetime] = []
-    idle: list[datetime] = []
-    for front in fronts:
-        if front.until is not None:
-            (idle if front.is_idle else active).append(front.until)
-        elif not front.is_idle:
-            return None
-    return min(active) if active else max(idle, default=None)
+    fronts = list(fronts)
+    active = [one.until for one in fronts if not one.is_idle]
+    if not active:
+        return latest_known(*(one.until for one in fronts))
+    known = [one for one in active if one is not None]
+    return min(known) if len(known) == len(active) else None
 
 
 def latest_known(*instants: datetime | None) -> datetime | None:
@@ -61,16 +59,13 @@ def latest_known(*instants: datetime | None) -> datetime | None:
 
 def is_ahead(front: Front, common: datetime | None, bound: timedelta) -> bool:
     """Return whether a shard is further than ``bound`` ahead of the common instant."""
-    if front.until is None:
-        return False
-    return common is None or front.until - common > bound
+    return front.until is not None and (common is None or front.until - common > bound)
 
 
 def count_before(arrivals: Sequence[float], instant: datetime) -> int:
     """Return how many records precede the first one that arrived at or after ``instant``.
 
-    Args:
-        arrivals: when each arrived, in seconds since 1970.
+    ``arrivals`` are in seconds since 1970.
     """
     seconds = instant.timestamp()
     later = (at for at, arrival in enumerate(arrivals) if arrival >= seconds)
@@ -82,7 +77,7 @@ class Patience(Generic[_K]):
     """Finds the shards that have held the others back for too long.
 
     Args:
-        seconds: how long a shard may make no progress while it is read and others wait for it.
+        seconds: the limit for a shard that makes no progress while it is read and others wait.
     """
 
     seconds: float
@@ -102,20 +97,12 @@ class Patience(Generic[_K]):
         """
         # No shard is read while the engine works on a micro-batch.
         passed = min(max(0.0, now - self._asked_at), _LONGEST_PAUSE_SECONDS)
-        self._asked_at = now
-        active = {
-            key: front.until
-            for key, front in fronts.items()
-            if not front.is_idle and key not in excused
-        }
-        before = self._holders
+        self._asked_at, before, self._holders = now, self._holders, {}
         # Every shard without progress is timed: once the last holder is lost, the next one holds.
-        self._holders = {
-            key: (until, before[key][1] + passed)
-            if key in before and before[key][0] == until
-            else (until, 0.0)
-            for key, until in active.items()
-        }
+        for key, front in fronts.items():
+            if not front.is_idle and key not in excused:
+                is_stuck = key in before and before[key][0] == front.until
+                self._holders[key] = front.until, before[key][1] + passed if is_stuck else 0.0
         if len(fronts) < 2:
             return set()
         return {key for key, (_, stood) in self._holders.items() if stood >= self.seconds}
@@ -145,33 +132,23 @@ class ReadLimit:
 
 
 class Lane(NamedTuple):
-    """The waiting records of one shard, in order.
-
-    Attributes:
-        arrivals: the arrival of each, in a unit that all lanes share.
-        weights: the weight of each.
-    """
+    """The waiting records of one shard, in order; all lanes share the unit of ``arrivals``."""
 
     arrivals: Iterable[float]
     weights: Iterable[Weight]
 
     def timed(self, index: int) -> Iterator[tuple[float, int, Weight]]:
-        """Yield for each record the latest arrival up to it, ``index``, and what it counts for."""
-        latest = -math.inf
-        for arrival, weight in zip(self.arrivals, self.weights, strict=True):
-            # Within a shard arrival times are not monotonic.
-            latest = max(latest, arrival)
+        """Yield for each record the latest arrival up to it, ``index``, and its weight."""
+        # Within a shard arrival times are not monotonic.
+        for latest, weight in zip(accumulate(self.arrivals, max), self.weights, strict=True):
             yield latest, index, weight
 
 
 def admit(lanes: Sequence[Lane], limit: ReadLimit, until: float = math.inf) -> list[int]:
     """Return how many records of each lane are delivered, in the order of arrival.
 
-    Args:
-        lanes: the waiting records.
-        limit: exact to the record. A record that exceeds it by itself is delivered alone:
-            otherwise it would block its shard forever.
-        until: later arrivals wait.
+    The limit is exact to the record. A record that exceeds it by itself is delivered alone:
+    otherwise it would block its shard forever. Arrivals after ``until`` wait.
     """
     counts = [0] * len(lanes)
     records = math.inf if limit.records is None else limit.records

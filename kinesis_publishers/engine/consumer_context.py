@@ -45,7 +45,7 @@ from kinesis_publishers.model import (
 from kinesis_publishers.retry import RetryBudget, RetryPolicy
 from kinesis_publishers.tasks import cancelled_from_outside_only
 
-#: The errors for a shard that the service does not find; :class:`MissingShard` decides.
+#: The errors for a shard that the service does not find.
 SHARD_NOT_FOUND = (StreamNotFoundError, ShardNotFoundError, ConsumerNotFoundError)
 
 _LOGGER = logging.getLogger(__name__)
@@ -64,9 +64,7 @@ class ConsumerContext:
     """What the consumers of one fetcher share.
 
     Attributes:
-        has_shard: asks the service whether it still lists a shard. For a shard that has left the
-            retention, the service reports a missing stream. Without this question the reader
-            believes that report.
+        has_shard: as :class:`MissingShard` has it.
     """
 
     create_publisher: CreatePublisher
@@ -77,11 +75,10 @@ class ConsumerContext:
     clock: Clock
     events: EventSink
     has_shard: HasShard | None = None
-    # The log has a warning about the order of their records.
+    # A warning was logged about the order of their records.
     _disordered: set[ShardKey] = field(factory=set, init=False)
 
     def missing(self, shard: Shard) -> MissingShard:
-        """Return what decides if the service does not find ``shard``."""
         return MissingShard(shard, self.data_loss, self.has_shard, self.clock, self.events)
 
     def in_order(self, batch: RecordBatch) -> RecordBatch:
@@ -104,8 +101,7 @@ class DeliveryRoom:
     """The share of the pool that one consumer holds for its next delivery.
 
     Attributes:
-        oldest: the arrival time of the first record that the application is processing; ``None``
-            if it is processing none.
+        oldest: the arrival time of the first record in processing, if there is one.
     """
 
     _shard: ShardKey
@@ -115,24 +111,22 @@ class DeliveryRoom:
 
     async def acquire(self, records: int, payload_bytes: int) -> None:
         """Release what is held, and wait for about this much room."""
-        if not self.try_acquire(records, payload_bytes):
-            self._reservation = await self._wait_for_room(records, payload_bytes)
+        if self.try_acquire(records, payload_bytes):
+            return
+        context, shard = self._context, self._shard
+        context.events(BackpressureBegan(shard=shard, records=records, payload_bytes=payload_bytes))
+        began_at = context.clock.monotonic()
+        try:
+            self._reservation = await context.pool.acquire(records, payload_bytes, shard)
+        finally:
+            seconds = context.clock.monotonic() - began_at
+            context.events(BackpressureEnded(shard=shard, seconds=seconds))
 
     def try_acquire(self, records: int, payload_bytes: int) -> bool:
         """Release what is held, and take this much room if no other consumer waits for it."""
         self.release()
         self._reservation = self._context.pool.try_acquire(records, payload_bytes)
         return self._reservation is not None
-
-    async def _wait_for_room(self, records: int, payload_bytes: int) -> Reservation:
-        context, shard = self._context, self._shard
-        context.events(BackpressureBegan(shard=shard, records=records, payload_bytes=payload_bytes))
-        began_at = context.clock.monotonic()
-        try:
-            return await context.pool.acquire(records, payload_bytes, shard)
-        finally:
-            seconds = context.clock.monotonic() - began_at
-            context.events(BackpressureEnded(shard=shard, seconds=seconds))
 
     async def take(self, batch: RecordBatch) -> Reservation:
         """Return the room for ``batch``, which has records; wait for room if none is held."""
@@ -145,29 +139,24 @@ class DeliveryRoom:
 
     async def deliver(self, delivery: Delivery) -> None:
         """Hand a delivery to the application."""
-        self.oldest = delivery.batch.slice(0, 1).last_arrival
-        try:
-            await self._process(delivery)
-        except BaseException:
-            delivery.release()
-            raise
-        finally:
-            self.oldest = None
-
-    async def _process(self, delivery: Delivery) -> None:
         context, shard = self._context, self._shard
         # Taken before the application may drop or change anything.
         records, payload_bytes = len(delivery.batch), delivery.batch.payload_bytes
+        self.oldest = delivery.batch.slice(0, 1).last_arrival
         began_at = context.clock.monotonic()
         try:
             with cancelled_from_outside_only(
                 ProcessingCancelledError, f"{shard}: what takes the records"
             ):
                 await context.sink.deliver(delivery)
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            context.events(ProcessingFailed(shard=shard, records=records, error=text))
+        except BaseException as error:
+            if isinstance(error, Exception):
+                text = f"{type(error).__name__}: {error}"
+                context.events(ProcessingFailed(shard=shard, records=records, error=text))
+            delivery.release()
             raise
+        finally:
+            self.oldest = None
         context.events(
             RecordsProcessed(
                 shard=shard,
@@ -208,8 +197,7 @@ async def user_records(
         batch: stored records that follow ``processed`` or contain it.
         processed: where reading continues, possibly inside an aggregate.
         context: what the consumers share.
-        shard: the shard of ``batch``, as ListShards describes it; ``None`` if only its name is
-            known.
+        shard: as ListShards describes it; ``None`` if only its name is known.
     """
     records = await context.aggregates.expand(batch, shard)
     if records is not batch:
@@ -226,7 +214,8 @@ async def user_records(
 class MissingShard:
     """Decides what follows when the service does not find a shard or its stream.
 
-    ``has_shard`` is as in :class:`ConsumerContext`.
+    ``has_shard`` asks the service whether it still lists a shard: for one that has left the
+    retention, it reports a missing stream. Without the question that report is believed.
     """
 
     def __init__(

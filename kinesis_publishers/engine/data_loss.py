@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
+
+from attrs import define, field
 
 from kinesis_publishers.engine.lineage import uncovered_hash_keys
 from kinesis_publishers.errors import (
@@ -29,12 +30,12 @@ from kinesis_publishers.model.sources import KINESIS, source_of
 
 # The shortest retention (AWS service limits): a younger position needs no call.
 _SHORTEST_RETENTION = timedelta(hours=24)
-# A reader that begins at TRIM_HORIZON reads records that are just leaving the retention: the first
-# page may be beyond it when the second one comes; and the service's clock is known to a second. So
-# much of a shard may be missing in all before it counts as loss.
+# The total time of a shard's records that may be missing before that counts as loss: a reader that
+# begins at TRIM_HORIZON reads records that are just leaving the retention, and the service's clock
+# is known to a second.
 _SLACK = timedelta(seconds=30)
-# Between two records that are so close to each other, a retention that was known a minute ago will
-# do: otherwise each page of a reader that is behind would cost a call.
+# Between records as close as this, a retention that was read a minute ago is recent enough:
+# otherwise each page of a reader that is behind would cost a call.
 _CLOSE = timedelta(seconds=1)
 _KNOWN_FOR = timedelta(minutes=1)
 
@@ -49,13 +50,13 @@ _REMEDY = (
 
 
 def recreated_message(known: datetime, found: datetime) -> str:
-    """Return the message for a stream with another creation time."""
     return (
         f"the stream was created on {found.isoformat()}, but the positions belong to one that was "
         f"created on {known.isoformat()}: it was deleted and created again."
     )
 
 
+@define(eq=False, kw_only=True)
 class DataLossGuard:
     """Detects data loss, and raises or reports it according to ``kinesis.failondataloss``.
 
@@ -64,24 +65,17 @@ class DataLossGuard:
         describe: returns the current description of a stream (by ARN).
     """
 
-    def __init__(
-        self,
-        *,
-        fail: bool,
-        events: EventSink,
-        describe: Callable[[str], Awaitable[StreamSummary]],
-    ) -> None:
-        self.fails = fail
-        self._events = events
-        self._describe = describe
-        self._identities: dict[str, StreamIdentity] = {}
-        self._retentions: dict[str, tuple[datetime, timedelta]] = {}
-        # The positions at which a loss was tolerated: each is reported once.
-        self._tolerated: dict[ShardKey, datetime] = {}
-        # By stream: the time of the last audit, and the number of consecutive ones with holes.
-        self._audits: dict[str, tuple[float, int]] = {}
-        # By shard: the time for which records between those that came may have been removed.
-        self._unseen: defaultdict[ShardKey, timedelta] = defaultdict(timedelta)
+    fails: bool = field(alias="fail")
+    _events: EventSink
+    _describe: Callable[[str], Awaitable[StreamSummary]]
+    _identities: dict[str, StreamIdentity] = field(factory=dict, init=False)
+    _retentions: dict[str, tuple[datetime, timedelta]] = field(factory=dict, init=False)
+    # The positions at which a loss was tolerated: each is reported once.
+    _tolerated: dict[ShardKey, datetime] = field(factory=dict, init=False)
+    # By stream: the time of the last audit, and the number of consecutive ones with holes.
+    _audits: dict[str, tuple[float, int]] = field(factory=dict, init=False)
+    # By shard: the total time whose records may have been removed unread.
+    _unseen: dict[ShardKey, timedelta] = field(factory=dict, init=False)
 
     def note_identity(self, identity: StreamIdentity) -> None:
         """Remember the identity of a stream; another stream of its name is an error from now on."""
@@ -99,7 +93,6 @@ class DataLossGuard:
                 await self._retention(stream_arn, cause=cause)
 
     async def _retention(self, stream_arn: str, *, cause: Exception | None = None) -> timedelta:
-        """Return the current retention of a stream, which may change at any time."""
         summary = await self._describe(stream_arn)
         known, found = self._identities.get(stream_arn), summary.identity
         if known is not None and known.created_at != found.created_at:
@@ -138,13 +131,9 @@ class DataLossGuard:
     ) -> None:
         """Report a loss if records that came after ``progress`` may have been removed by ``now``.
 
-        Everything up to ``progress.as_of`` has been read. Later records still exist while that
-        instant lies within the retention. An idle shard has lost nothing. The retention is looked
-        up after ``first``, the next record, has come (it arrived at ``arrived``): after its
-        delivery, nothing shows what is missing before it.
-
-        Raises:
-            PositionTrimmedError: records may be missing, and loss is not tolerated.
+        Later records still exist while ``progress.as_of`` lies within the retention. Call this
+        before the delivery of ``first``, the next record, which arrived at ``arrived``: afterwards
+        nothing shows what is missing before it. The rest is as for :meth:`check_beginning`.
         """
         as_of, key = progress.as_of, shard.key
         if as_of is None or progress.is_ended or as_of >= now - _SHORTEST_RETENTION:
@@ -159,7 +148,7 @@ class DataLossGuard:
         until = now - retention if arrived is None else min(now - retention, arrived)
         unseen = max(until - as_of, timedelta())
         if arrived is not None:
-            self._unseen[key] = unseen = self._unseen[key] + unseen
+            self._unseen[key] = unseen = self._unseen.get(key, timedelta()) + unseen
         if unseen <= _SLACK:
             return
         self.report(
@@ -218,10 +207,7 @@ class DataLossGuard:
     def audit(self, stream_arn: str, listed: Iterable[Shard], now: float) -> None:
         """Check every two minutes that the open shards of a complete listing cover all hash keys.
 
-        Args:
-            stream_arn: the stream.
-            listed: all of its shards.
-            now: seconds of the monotonic clock.
+        ``now`` is in seconds of the monotonic clock.
 
         Raises:
             DataLossError: at three consecutive checks some hash keys belonged to no open shard, and
@@ -258,9 +244,7 @@ class DataLossGuard:
         """Raise ``kind``, or report that reading continues without the lost records.
 
         Args:
-            shard: where the records are missing.
             message: the missing records, with positions.
-            cause: the error that showed the loss.
             after: the progress of the shard.
             until: the missing records arrived before this instant.
             first: the record with which reading continues.

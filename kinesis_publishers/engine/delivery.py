@@ -8,13 +8,7 @@ from datetime import datetime
 from attrs import frozen
 
 from kinesis_publishers.engine.pool import Reservation
-from kinesis_publishers.model import (
-    ChildShard,
-    RecordBatch,
-    Shard,
-    ShardKey,
-    ShardProgress,
-)
+from kinesis_publishers.model import ChildShard, RecordBatch, Shard, ShardKey, ShardProgress
 
 # Longer than the pause between two answers of an idle shard, by any publisher.
 _TIP_LASTS_SECONDS = 30.0
@@ -48,7 +42,6 @@ class ShardStatus:
     """The state of reading one shard.
 
     Attributes:
-        shard: the shard.
         progress: where reading continues.
         millis_behind_latest: the lag in the last answer; ``None`` if unknown.
         read_until: records that arrived earlier, by the reader's clock, have been read; ``None``
@@ -85,8 +78,7 @@ class ShardStatus:
     def is_read_until(self, instant: datetime) -> bool:
         """Return whether an open shard has been read up to ``instant``.
 
-        A shard that was closed when it was listed is read to its end, and its children follow. Its
-        answers may reach the instant before either is known.
+        The answers of a closed shard may reach it before the shard's end and children are known.
         """
         seen = self.read_until
         return seen is not None and seen >= instant and not self.shard.is_closed
@@ -114,10 +106,9 @@ class DeliverySink(ABC):
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:  # noqa: B027 - optional
         """Finish the deliveries of a shard, because another worker will read it.
 
-        Args:
-            shard: the shard; it delivers nothing more unless this worker gets it back.
-            is_lost: whether the other worker has already begun. It then repeats what was not
-                recorded. Otherwise it waits for the end of the delivery in progress.
+        It delivers nothing more unless this worker gets it back. If it ``is_lost``, the other
+        worker has already begun, and repeats what was not recorded. Otherwise that worker waits for
+        the end of the delivery in progress.
         """
 
     def observe_discovery(self) -> None:  # noqa: B027 - optional to override

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TypeVar
 
+from attrs import define, field
+
 from kinesis_publishers.abc import ControlPlane
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import DiscoveryConfig
@@ -19,34 +21,26 @@ from kinesis_publishers.retry import RetryPolicy, call_with_retries
 
 _T = TypeVar("_T")
 
-# A known stream counts as missing after this many answers over a few seconds: a node of the service
-# may not know it for a moment.
+# The pauses before a known stream counts as missing: a node of the service may not know it yet.
 _ASK_AGAIN_SECONDS = (0.5, 1.0, 2.0)
 _DESCRIBE_SECONDS = 1.0
 
 
+@define(eq=False)
 class ShardDiscovery:
     """Describes streams and lists shards, as often as the retry options of ``config`` allow."""
 
-    def __init__(
-        self,
-        control_plane: ControlPlane,
-        config: DiscoveryConfig,
-        clock: Clock,
-        *,
-        events: EventSink = log_event,
-    ) -> None:
-        self._control_plane = control_plane
-        self.config = config
-        self._clock = clock
-        self._events = events
-        self._closed: set[ShardKey] = set()
-        self._has_answered = False
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        # The last description of each stream, and the time of its request.
-        self._described: dict[str, tuple[float, StreamSummary]] = {}
-        # The ARNs of streams that have distributed records themselves.
-        self._auto: set[str] = set()
+    _control_plane: ControlPlane
+    config: DiscoveryConfig
+    _clock: Clock
+    _events: EventSink = field(default=log_event, kw_only=True)
+    _closed: set[ShardKey] = field(factory=set, init=False)
+    _has_answered: bool = field(default=False, init=False)
+    _turns: dict[str, asyncio.Lock] = field(factory=lambda: defaultdict(asyncio.Lock), init=False)
+    # The last description of each stream, and the time of its request.
+    _described: dict[str, tuple[float, StreamSummary]] = field(factory=dict, init=False)
+    # The ARNs of streams that have distributed records themselves.
+    _auto: set[str] = field(factory=set, init=False)
 
     async def describe(self, stream: str) -> StreamSummary:
         """Describe ``stream`` (a name or an ARN); wait while it is being created.

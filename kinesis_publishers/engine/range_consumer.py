@@ -36,11 +36,9 @@ _TIP_SECONDS = 1.0
 class RangeConsumer(RecordBatchConsumer):
     """Reads one range and delivers its records, each once and in order.
 
-    It also consumes what an earlier range has left. A publisher whose run ends by itself after the
-    last record can serve the next range. One that would read on is interrupted at its next wait.
-
-    Args:
-        begin: what the previous range has left, if anything.
+    It begins with the leftover of the previous range, if there is one. A publisher whose run ends
+    by itself after the last record can serve the next range. Others are interrupted at their next
+    wait.
     """
 
     def __init__(
@@ -50,8 +48,7 @@ class RangeConsumer(RecordBatchConsumer):
         progress = ShardProgress(position=wanted.start, as_of=wanted.as_of)
         self.shard, self.context = shard, context
         self._loop = ShardLoop(shard, progress, context, consumer=self, owner=self)
-        self._wanted = wanted
-        self._end = wanted.end
+        self._wanted, self._end = wanted, wanted.end
         self._estimate = RangeEstimate(wanted.size)
         self._begin = begin
         self._rest: RecordBatch | None = None
@@ -59,17 +56,12 @@ class RangeConsumer(RecordBatchConsumer):
         self._tip_since = math.inf
 
     @property
-    def processed(self) -> SequenceNumber | None:
-        """The last delivered record, or the one after which the range begins."""
-        return self._loop.reached.processed
-
-    @property
     def records_wanted(self) -> int | None:
         # Beyond the end of the shard nothing is fetched in vain.
         return None if self._end is None else self._estimate.records_wanted
 
     async def run(self) -> Leftover | None:
-        """Read the range; return what the next range may begin with, if anything is left.
+        """Read the range; return its leftover, if there is one.
 
         Raises:
             ReplayMismatchError: the record at the end of the range is missing.
@@ -79,23 +71,20 @@ class RangeConsumer(RecordBatchConsumer):
         """
         start, began_at = self._loop.reached.position, self.context.clock.monotonic()
         self._finish_if_ended()
-        if self._begin is not None:
-            await self._take_up(self._begin)
+        if (begin := self._begin) is not None:
+            self._loop.publisher = begin.publisher
+            if self._loop.is_done:
+                self._rest = begin.rest
+            elif begin.rest is not None:
+                await self(begin.rest)
+            if begin.is_complete:
+                self.reach_end_of_shard()
         await self._loop.read()
         seconds = self.context.clock.monotonic() - began_at
         self.context.events(
             RangeRead(shard=self.shard.key, start=start, end=self._end, seconds=seconds)
         )
         return self._leftover()
-
-    async def _take_up(self, begin: Leftover) -> None:
-        self._loop.publisher = begin.publisher
-        if self._loop.is_done:
-            self._rest = begin.rest
-        elif begin.rest is not None:
-            await self(begin.rest)
-        if begin.is_complete:
-            self.reach_end_of_shard()
 
     async def report_trimmed(self, error: PositionTrimmedError) -> None:
         place = self._loop.reached.position
@@ -123,22 +112,21 @@ class RangeConsumer(RecordBatchConsumer):
             # Records after the range are kept: the publisher does not return them again.
             self._rest = fresh.slice(covered, len(fresh))
             return fresh.last_sequence_number
-        return self.processed
+        return self._loop.reached.processed
 
     async def _deliver(self, batch: RecordBatch) -> None:
-        last = batch.last_sequence_number
+        room, last = self._loop.room, batch.last_sequence_number
         if last is None:
-            self._loop.room.release()
+            room.release()
             return
         progress = ShardProgress(position=resume_after(last), as_of=batch.last_arrival)
         try:
             await self._check_beginning(batch)
-            records = await user_records(batch, self.processed, self.context)
+            records = await user_records(batch, self._loop.reached.processed, self.context)
             if len(records):
-                room = await self._loop.room.take(records)
-                await self._loop.room.deliver(Delivery(records, progress, room))
+                await room.deliver(Delivery(records, progress, await room.take(records)))
             else:
-                self._loop.room.release()
+                room.release()
         except BaseException as error:
             if isinstance(error, AggregationError) and error.valid_records:
                 await self._deliver(batch.slice(0, error.valid_records))
@@ -161,10 +149,9 @@ class RangeConsumer(RecordBatchConsumer):
     def _count_inside(self, fresh: RecordBatch) -> tuple[int, bool]:
         """Return how many records are in the range, and whether the next one has come."""
         if self._end is None:
-            until = self._wanted.until
-            count = (
-                len(fresh) if until is None else count_before(fresh.arrival_epoch_seconds, until)
-            )
+            count, until = len(fresh), self._wanted.until
+            if until is not None:
+                count = count_before(fresh.arrival_epoch_seconds, until)
             return count, count < len(fresh)
         count = fresh.count_up_to(self._end)
         if not self._wanted.excludes_end:
@@ -173,7 +160,7 @@ class RangeConsumer(RecordBatchConsumer):
         return count - is_at_end, is_at_end
 
     def _finish_if_ended(self, *, is_at_end: bool = False) -> bool:
-        if not is_at_end and (self._end is None or self.processed != self._end):
+        if not is_at_end and (self._end is None or self._loop.reached.processed != self._end):
             return False
         self._is_exact = True
         self._finish()
@@ -204,7 +191,7 @@ class RangeConsumer(RecordBatchConsumer):
             self._give_up_range("the end of the shard follows")
 
     def leave_shard(self) -> None:
-        """Do nothing: what is missing has been reported."""
+        """Do nothing: the loss has been reported."""
 
     def _give_up_range(self, what_follows: str) -> None:
         # Finish afterwards: the interruption must not replace the error.
@@ -234,8 +221,6 @@ class RangeConsumer(RecordBatchConsumer):
 # A shard iterator expires after five minutes (AWS API reference): an older publisher would probably
 # need a new one anyway.
 _MAX_AGE_SECONDS = 240.0
-_MAX_COUNT = 1000
-_MAX_BYTES = 16 * 1024 * 1024
 # The memory of a record without its payload, and of a publisher.
 _RECORD_BYTES = 300
 _PUBLISHER_BYTES = 4096
@@ -274,43 +259,35 @@ class Leftovers:
     Each is taken once. A missing one costs a GetShardIterator, never a record: every range has its
     own start.
 
-    Args:
-        max_count: the maximum number.
+    Attributes:
         max_bytes: the maximum memory of all together.
-        max_age_seconds: the age at which a leftover expires.
+        size: the approximate memory of all together, in bytes.
     """
 
     _clock: Clock
-    _max_count: int = _MAX_COUNT
-    _max_bytes: int = _MAX_BYTES
-    _max_age_seconds: float = _MAX_AGE_SECONDS
+    max_bytes: int = 16 * 1024 * 1024
+    size: int = field(default=0, init=False)
     # With the time of their addition; the oldest first.
     _kept: dict[_Key, tuple[Leftover, float]] = field(factory=dict, init=False)
-    _bytes: int = field(default=0, init=False)
 
     def __len__(self) -> int:
         return len(self._kept)
-
-    @property
-    def size(self) -> int:
-        """The approximate memory of all leftovers in bytes."""
-        return self._bytes
 
     def keep(self, shard: ShardKey, leftover: Leftover) -> None:
         """Keep the leftover of a range of ``shard``."""
         key = shard, leftover.following
         self._remove(key)
-        self._kept[key] = leftover, self._clock.monotonic()
-        self._bytes += leftover.size
         # It would displace everything else, and itself.
-        if leftover.size > self._max_bytes:
-            self._remove(key)
-        while len(self._kept) > self._max_count or self._bytes > self._max_bytes:
+        if leftover.size > self.max_bytes:
+            return
+        self._kept[key] = leftover, self._clock.monotonic()
+        self.size += leftover.size
+        while self.size > self.max_bytes:
             self._remove(next(iter(self._kept)))
 
     def take(self, wanted: ShardRange) -> Leftover | None:
         """Remove and return the leftover at the start of ``wanted``, if there is one."""
-        oldest = self._clock.monotonic() - self._max_age_seconds
+        oldest = self._clock.monotonic() - _MAX_AGE_SECONDS
         while self._kept and next(iter(self._kept.values()))[1] < oldest:
             self._remove(next(iter(self._kept)))
         return self._remove((wanted.shard, wanted.follows))
@@ -318,5 +295,5 @@ class Leftovers:
     def _remove(self, key: _Key) -> Leftover | None:
         leftover, _ = self._kept.pop(key, (None, 0.0))
         if leftover is not None:
-            self._bytes -= leftover.size
+            self.size -= leftover.size
         return leftover

@@ -26,8 +26,7 @@ _INSTANT_SECONDS = 0.001
 class RangeEstimate:
     """Counts the records of a range, and estimates how many to ask for.
 
-    Args:
-        size: what the planner of the range knows; ``None`` for nothing.
+    ``size`` is what the planner of the range knows.
     """
 
     _size: RangeSize | None

@@ -16,7 +16,6 @@ from kinesis_publishers.engine.shard_loop import ShardLoop
 from kinesis_publishers.errors import AggregationError, PositionTrimmedError
 from kinesis_publishers.events import ShardEnded, ShardStarted, ShardStopped
 from kinesis_publishers.model import (
-    ChildShard,
     PositionType,
     RecordBatch,
     SequenceNumber,
@@ -38,11 +37,8 @@ class ShardConsumer(RecordBatchConsumer):
     """Reads one shard from a position to its end.
 
     During a delivery, a publisher that supports it reads ahead. The records wait in the pool and
-    become the next delivery. The progress is that of finished deliveries.
-
-    Args:
-        enough_records: the number of waiting records at which reading ahead pauses; ``None`` for
-            one full page.
+    become the next delivery; at ``enough_records`` of them reading ahead pauses. The progress is
+    that of finished deliveries.
     """
 
     def __init__(
@@ -54,10 +50,8 @@ class ShardConsumer(RecordBatchConsumer):
     ) -> None:
         self.shard, self.context = shard, context
         self._loop = ShardLoop(shard, progress, context, consumer=self, owner=self)
-        self._enough_records = enough_records
+        self._enough_records = enough_records or _ENOUGH_RECORDS
         self._status = ShardStatus(shard=shard, progress=progress)
-        #: The children in the last answer.
-        self.child_shards: tuple[ChildShard, ...] = ()
         self._read_until: datetime | None = None
         # The records of the last delivery, and their number per stored record.
         self._delivered = 0
@@ -82,16 +76,11 @@ class ShardConsumer(RecordBatchConsumer):
     def progress(self) -> ShardProgress:
         return self._status.progress
 
-    @property
-    def is_delivering(self) -> bool:
-        """Whether the application is processing records right now."""
-        return self._loop.room.oldest is not None
-
     def stop(self) -> None:
         """Make :meth:`run` return after the delivery in progress, or after the next one.
 
-        No delivery is interrupted. Cancel the task unless :attr:`is_delivering`, to avoid waiting
-        for the next answer, which may be empty. Records that were read ahead are dropped.
+        No delivery is interrupted. Unless the status says that one is in progress, cancel the task:
+        the next answer may be empty. Records that were read ahead are dropped.
         """
         self._loop.is_done = True
         if self._is_reading_ahead:
@@ -119,11 +108,9 @@ class ShardConsumer(RecordBatchConsumer):
             raise
         finally:
             self._drop_waiting()
-            progress = self.progress
-            if not progress.is_ended:
-                context.events(
-                    ShardStopped(shard=self.shard.key, position=progress.position, error=error)
-                )
+            if not self.progress.is_ended:
+                position = self.progress.position
+                context.events(ShardStopped(shard=self.shard.key, position=position, error=error))
 
     async def _read_and_deliver(self) -> None:
         try:
@@ -134,9 +121,7 @@ class ShardConsumer(RecordBatchConsumer):
             raise
         await self._finish_delivering()
         if self._has_ended:
-            self._status = evolve(
-                self._status, progress=self.progress.ended(), child_shards=self.child_shards
-            )
+            self._status = evolve(self._status, progress=self.progress.ended())
             self.context.events(ShardEnded(shard=self.shard.key))
             self.context.sink.observe(self.status)
 
@@ -146,9 +131,8 @@ class ShardConsumer(RecordBatchConsumer):
             await asyncio.wait([self._delivering])
 
     async def report_trimmed(self, error: PositionTrimmedError) -> None:
-        now = self.context.clock.now()
-        reached, data_loss = self._loop.reached, self.context.data_loss
-        await data_loss.report_trimmed(self.shard, reached, now, cause=error)
+        reached, now = self._loop.reached, self.context.clock.now()
+        await self.context.data_loss.report_trimmed(self.shard, reached, now, cause=error)
 
     def reach_end_of_shard(self) -> None:
         self._has_ended = True
@@ -185,15 +169,14 @@ class ShardConsumer(RecordBatchConsumer):
         return False
 
     def _has_enough(self) -> bool:
-        delivery = None if self._waiting is None else self._waiting[0]
+        delivery = self._waiting and self._waiting[0]
         return delivery is not None and (
-            len(delivery.batch) >= (self._enough_records or _ENOUGH_RECORDS)
+            len(delivery.batch) >= self._enough_records
             or delivery.batch.payload_bytes >= _ENOUGH_BYTES
         )
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         batch = self.context.in_order(batch)
-        self.child_shards = batch.child_shards
         fresh = self._loop.fresh(batch)
         try:
             await self._pass_on(*await self._take(fresh, batch))
@@ -211,20 +194,23 @@ class ShardConsumer(RecordBatchConsumer):
         self, fresh: RecordBatch, answer: RecordBatch
     ) -> tuple[Delivery | None, ShardStatus]:
         """Return the delivery of ``fresh``, if it has records, and the status after ``answer``."""
-        as_of = _seen_until(self._loop.reached.as_of, fresh, answer)
-        progress, delivery = evolve(self._loop.reached, as_of=as_of), None
-        if as_of is not None and not len(fresh) and _may_be_over(self._loop.reached):
-            progress = evolve(progress, position=_after_whole(progress))
-        if len(fresh):
-            # The record was found, even if nothing of it is delivered: it is not read again.
-            is_found = progress.position.type is PositionType.AT_SEQUENCE_NUMBER
-            await self._check_beginning(fresh)
-            records = await user_records(fresh, progress.processed, self.context, self.shard)
+        reached, delivery = self._loop.reached, None
+        seen_at = answer.requested_at if answer.millis_behind_latest == 0 else None
+        as_of = latest_known(reached.as_of, fresh.last_arrival, seen_at)
+        progress, processed = evolve(reached, as_of=as_of), reached.processed
+        if (last := fresh.last_sequence_number) is not None:
+            if not _may_be_over(reached):
+                await self._loop.check_beginning(fresh)
+            records = await user_records(fresh, processed, self.context, self.shard)
             self._delivered, self._expansion = len(records), max(1.0, len(records) / len(fresh))
-            if len(records) or is_found:
-                progress = _progress_after(fresh, as_of)
+            # A record at the position was found, even if nothing of it is delivered: it is not
+            # read again.
+            if len(records) or reached.position.type is PositionType.AT_SEQUENCE_NUMBER:
+                progress = ShardProgress(position=resume_after(last), as_of=as_of)
             if len(records):
                 delivery = Delivery(records, progress, await self._loop.room.take(records))
+        elif processed is not None and _may_be_over(reached) and as_of is not None:
+            progress = evolve(progress, position=StartingPosition.after(processed.whole))
         if delivery is None:
             self._loop.room.release()
         self._read_until = latest_known(self._read_until, answer.read_until)
@@ -281,19 +267,6 @@ class ShardConsumer(RecordBatchConsumer):
         if waiting is not None and waiting[0] is not None:
             waiting[0].release()
 
-    async def _check_beginning(self, batch: RecordBatch) -> None:
-        if not _may_be_over(self._loop.reached):
-            await self._loop.check_beginning(batch)
-
-
-def _seen_until(
-    before: datetime | None, fresh: RecordBatch, answer: RecordBatch
-) -> datetime | None:
-    instants = [before, fresh.last_arrival]
-    if answer.millis_behind_latest == 0:
-        instants.append(answer.requested_at)
-    return latest_known(*instants)
-
 
 def _may_be_over(progress: ShardProgress) -> bool:
     """Return whether nothing is lost if the record in which reading continues is gone.
@@ -303,13 +276,7 @@ def _may_be_over(progress: ShardProgress) -> bool:
     after it was processed.
     """
     number = progress.processed
-    is_inside = number is not None and number.sub_sequence_number is not None
-    return is_inside and progress.as_of is None
-
-
-def _after_whole(progress: ShardProgress) -> StartingPosition:
-    assert progress.processed is not None, "it is inside a record"
-    return StartingPosition.after(progress.processed.whole)
+    return progress.as_of is None and number is not None and number.sub_sequence_number is not None
 
 
 def _joined(first: Delivery | None, second: Delivery | None) -> Delivery | None:
@@ -319,9 +286,3 @@ def _joined(first: Delivery | None, second: Delivery | None) -> Delivery | None:
     room.resize(len(batch), batch.payload_bytes)
     second.release()
     return Delivery(batch, second.progress, room)
-
-
-def _progress_after(batch: RecordBatch, as_of: datetime | None) -> ShardProgress:
-    last = batch.last_sequence_number
-    assert last is not None, "an empty batch moves nothing"
-    return ShardProgress(position=resume_after(last), as_of=as_of)

@@ -89,14 +89,12 @@ class SlowCalls:
         self._report(call, advice, has_returned=True)
 
     def _report(self, call: _Call, advice: str = "", *, has_returned: bool = False) -> None:
-        seconds = self._clock.monotonic() - call.since
         part = call.batch and call.batch.slice(call.at, call.at + 1)
-        record = part.first_sequence_number if part else None
         event = CallbackDelayed(
             shard=call.shard,
             callback=call.callback,
-            record=record,
-            seconds=seconds,
+            record=part.first_sequence_number if part else None,
+            seconds=self._clock.monotonic() - call.since,
             has_returned=has_returned,
         )
         _LOGGER.warning("%s%s", event, advice, extra=event.fields())

@@ -40,7 +40,6 @@ class _Mark:
         until: its watermark; ``None`` while unknown.
         taken: its watermark after the deliveries in progress.
         changed_at: when its last delivery was processed, or when reading began.
-        status: the last reported status.
         deliveries: the number of deliveries in progress.
         listings: the number of listings since its end; ``None`` while it is read.
     """
@@ -62,10 +61,6 @@ class ShardWatermarks:
     _clock: Clock
     _marks: dict[ShardKey, _Mark] = field(factory=dict, init=False)
 
-    @property
-    def _disorder(self) -> timedelta:
-        return timedelta(seconds=self._config.disorder_seconds)
-
     def follow(
         self,
         shards: Collection[Shard],
@@ -74,13 +69,9 @@ class ShardWatermarks:
     ) -> None:
         """Update the set of shards that are read.
 
-        A new shard starts at the watermark of its parents or of its last reader. A shard that is
-        no longer read is forgotten, but one that has ended is kept until its children follow.
-
-        Args:
-            shards: all shards that are read.
-            progress: the progress of each.
-            stored: returns the stored watermark of a shard, if there is one.
+        A new shard starts at the watermark of its parents or of its last reader, which ``stored``
+        returns. A shard that is no longer read is forgotten, but one that has ended is kept until
+        its children follow.
         """
         for shard in shards:
             key, mark = shard.key, self._marks.get(shard.key)
@@ -132,7 +123,7 @@ class ShardWatermarks:
                 f"{type(self._assigner).__name__} returned the event time {latest!r} in "
                 f"{delivery.shard}: return a datetime with a time zone, or None"
             )
-        latest = None if latest is None else latest - self._disorder
+        latest = self._less_disorder(latest)
         if (mark := self._marks.get(delivery.shard.key)) is None:
             yield
             return
@@ -160,8 +151,11 @@ class ShardWatermarks:
 
     def _reached(self, progress: ShardProgress) -> datetime | None:
         as_of = progress.as_of
-        reached = None if as_of is None else self._assigner.reached_by(as_of)
-        return None if reached is None else reached - self._disorder
+        return None if as_of is None else self._less_disorder(self._assigner.reached_by(as_of))
+
+    def _less_disorder(self, instant: datetime | None) -> datetime | None:
+        disorder = timedelta(seconds=self._config.disorder_seconds)
+        return None if instant is None else instant - disorder
 
     def fronts(self) -> dict[ShardKey, Front]:
         """Return the progress in time of each shard."""
@@ -175,8 +169,7 @@ class ShardWatermarks:
     def reading(self, others: Collection[Front]) -> datetime | None:
         """Return the least watermark of all shards that are not at their tips.
 
-        It is ``None`` while the watermark of such a shard is unknown. Of the ``others``, which
-        other workers read, those with an unknown watermark are left out.
+        It is ``None`` while that of such a shard is unknown, unless another worker reads it.
         """
         known = [one for one in others if one.until is not None]
         return common_instant(
@@ -195,7 +188,6 @@ class ShardWatermarks:
         return (is_quiet or mark.listings is not None) and self._is_at_tip(mark)
 
     def _is_at_tip(self, mark: _Mark) -> bool:
-        """Return whether the last answer is recent and found the shard at its tip."""
         if mark.listings is not None:
             # The shard holds the place of its children until they follow.
             return mark.listings >= _LISTINGS_AFTER_END

@@ -275,7 +275,7 @@ class RunningConsumers:
         consumer, task = self._running[key]
         consumer.stop()
         # What waits for its lease may wait for as long as the store is down.
-        if at_once or not consumer.is_delivering or key in self._sink.waiting:
+        if at_once or not consumer.status.is_delivering or key in self._sink.waiting:
             task.cancel()
 
     async def leave(self, stream_arn: str) -> None:

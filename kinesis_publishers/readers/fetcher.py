@@ -382,7 +382,7 @@ class KinesisDataFetcher:
         if consumer.progress.is_ended:
             # Its children may be read now; they are listed at once, not with the next round.
             self._endings += 1
-            self._children.append((consumer.shard.stream_arn, consumer.child_shards))
+            self._children.append((consumer.shard.stream_arn, consumer.status.child_shards))
         # If it was withdrawn, it may be this worker's again.
         self._wake.set()
 

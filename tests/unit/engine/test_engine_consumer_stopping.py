@@ -185,7 +185,7 @@ async def test_a_question_for_the_retention_is_no_delivery():
     running = asyncio.create_task(consumer.run())
     await reader.clock.settle()
     assert len(asked) == 1
-    assert not consumer.is_delivering
+    assert not consumer.status.is_delivering
     assert reader.pool.records == 6
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

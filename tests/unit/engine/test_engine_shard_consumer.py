@@ -128,11 +128,11 @@ async def test_position_follows_the_sink_and_not_the_fetch():
     consumer = reader.consumer()
     running = asyncio.create_task(consumer.run())
     await reader.clock.settle()
-    assert consumer.is_delivering
+    assert consumer.status.is_delivering
     assert consumer.progress.processed is None
     gate.set()
     await running
-    assert not consumer.is_delivering
+    assert not consumer.status.is_delivering
     assert consumer.progress.processed == place(3)
 
 
@@ -150,7 +150,7 @@ async def test_cancelling_during_a_delivery_gives_the_pool_back_and_moves_nothin
         await running
     assert (reader.pool.records, reader.pool.payload_bytes) == (0, 0)
     assert consumer.progress.processed is None
-    assert not consumer.is_delivering
+    assert not consumer.status.is_delivering
 
 
 async def test_an_error_of_the_sink_comes_through_and_moves_nothing():
