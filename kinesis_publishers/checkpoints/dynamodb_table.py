@@ -35,8 +35,8 @@ VersionOf: TypeAlias = "Callable[[Values], tuple[CheckpointVersion | None, str |
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 _NOT_FOUND: Final = "ResourceNotFoundException"
 _IN_USE: Final = "ResourceInUseException"
-# Creating a table takes about ten seconds.
 _POLL_SECONDS: Final = 1.0
+# Creating a table takes about ten.
 _ACTIVE_TIMEOUT_SECONDS: Final = 180.0
 # Half a second for the writes of a thousand shards, without a burst that is throttled.
 MAX_IN_FLIGHT: Final = 16
@@ -44,7 +44,7 @@ MAX_IN_FLIGHT: Final = 16
 
 @define(eq=False)
 class DynamoDbTable:
-    """A table, and what its two forms have in common: each change is a conditional write.
+    """A table in which each change is a conditional write.
 
     Attributes:
         calls: those of the store that has the table.
@@ -88,9 +88,7 @@ class DynamoDbTable:
         refusal: str = "",
         **request: Any,
     ) -> _T:
-        """Make a call, with retries; return what ``read`` takes from the answer.
-
-        ``read`` fails if that is not AWS's; ``request`` has no name of a table.
+        """Make a call about the table, with retries; return what ``read`` takes from the answer.
 
         Raises:
             RefusedError: the service refuses with the code ``refusal``.
@@ -98,16 +96,17 @@ class DynamoDbTable:
             ServiceError: the service refuses for another reason.
             RetriesExhaustedError: the policy allows no more attempts.
         """
-        # What is not AWS's may refuse without a code.
+        where = str(self)
+        # A server that is not AWS's may refuse without a code.
         unless = {refusal or _NOT_FOUND, _NOT_FOUND}
 
         async def attempt() -> _T:
             with mapped_errors(
-                operation, str(self), service="dynamodb", client=self._client, unless=unless
+                operation, where, service="dynamodb", client=self._client, unless=unless
             ):
                 call = method_of(self._client, operation)
                 answer = await call(TableName=self.config.table, **request)
-            with complete_answer(operation, str(self)):
+            with complete_answer(operation, where):
                 return read(answer)
 
         try:
@@ -148,11 +147,10 @@ class DynamoDbTable:
             CheckpointError: it has other keys, or does not become ready.
             AccessDeniedError: the credentials do not allow it; says what to do.
         """
-        clock = self._clock
         try:
-            async with clock.timeout(_ACTIVE_TIMEOUT_SECONDS) as limit:
+            async with self._clock.timeout(_ACTIVE_TIMEOUT_SECONDS) as limit:
                 while not await self._is_active():
-                    await clock.sleep(_POLL_SECONDS)
+                    await self._clock.sleep(_POLL_SECONDS)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -186,10 +184,8 @@ class DynamoDbTable:
         return False
 
     def _is_usable(self, table: dict[str, Any]) -> bool:
-        status = text_in(table, "TableStatus")
-        keys = {
-            text_in(one, "AttributeName"): text_in(one, "KeyType") for one in table["KeySchema"]
-        }
+        schema, status = table["KeySchema"], text_in(table, "TableStatus")
+        keys = {text_in(one, "AttributeName"): text_in(one, "KeyType") for one in schema}
         if keys != self.keys:
             raise CheckpointError(
                 f"{self} does not hold these checkpoints: its keys are {', '.join(sorted(keys))}, "
@@ -230,7 +226,7 @@ class DynamoDbTable:
     ) -> list[Refusal]:
         """Make changes: each by the operation and parameters that ``request_of`` returns.
 
-        ``version_of`` says of an item which version it is, and when that was written.
+        ``version_of`` returns the version of an item, and when it was written.
         """
         refusals: list[Refusal] = []
         pending = iter(changes)
@@ -242,8 +238,7 @@ class DynamoDbTable:
                 try:
                     await self.call(operation, dict, refusal=_CONDITION_FAILED, **request)
                 except RefusedError as error:
-                    item = values_of(error.answer.get("Item") or {})
-                    stored, written_at = version_of(item)
+                    stored, written_at = version_of(values_of(error.answer.get("Item") or {}))
                     refusals.append(Refusal(attempt=attempt, stored=stored, written_at=written_at))
 
         # A refusal does not keep the others from being made; another failure ends it early.
@@ -254,7 +249,7 @@ class DynamoDbTable:
 
 
 class DynamoDbStore(VersionedStore):
-    """A store in a :attr:`table`, whose form the subclass has."""
+    """A store in a :attr:`table`; subclasses define its form."""
 
     keys: ClassVar[Mapping[str, str]]
     indexes: ClassVar[Mapping[str, Mapping[str, str]]] = {}
@@ -278,7 +273,7 @@ class DynamoDbStore(VersionedStore):
 
 
 def values_of(item: Item) -> Values:
-    """Return an item with values of Python; other than texts, integers and sets of texts stay."""
+    """Return an item with values of Python; only texts, integers and sets of texts change."""
     return {name: _value(one) for name, one in item.items()}
 
 
@@ -319,7 +314,6 @@ def condition_of(
     """Return ``attempt.replaces`` as parameters of a write.
 
     Args:
-        attempt: which write it is.
         expected: attributes of the expected item, ``None`` for those that it does not have.
         repeated: the condition of an own write with one of the numbers :first to :last.
         also: another condition for the expected item.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final, Self
 
-from attrs import evolve
+from attrs import define, evolve, field
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
@@ -61,24 +61,24 @@ _ONE_APPLICATION: Final = (
 )
 
 
+@define(eq=False)
 class KclRows:
-    """The rows of the streams that are read: which shard each is of, and what a change writes.
+    """The rows of the streams that are read: which shard each belongs to, and what a change writes.
 
-    A row does not say which stream it is of, except by its key.
+    Only the key of a row says which stream it belongs to.
     """
 
-    def __init__(self, where: object, context: CheckpointStoreContext, initial: Positions | None):
-        self._where = where
-        self._context = context
-        self._initial = initial
-        # By ARN, and by the key in the table: a table of one stream has rows without one.
-        self._streams: dict[str, StreamIdentity] = {}
-        self._by_key: dict[str | None, StreamIdentity] = {}
-        # Of the rows that there are.
-        self._keys: dict[ShardKey, str] = {}
-        # When a row was first seen that is at LATEST, by its key.
-        self._seen_at: dict[ShardKey, datetime] = {}
-        self._warned: set[str] = set()
+    _where: object
+    _context: CheckpointStoreContext
+    _initial: Positions | None
+    # By ARN, and by the key in the table: a table of one stream has rows without one.
+    _streams: dict[str, StreamIdentity] = field(factory=dict, init=False)
+    _by_key: dict[str | None, StreamIdentity] = field(factory=dict, init=False)
+    # Of the existing rows.
+    _keys: dict[ShardKey, str] = field(factory=dict, init=False)
+    # When a row at LATEST was first seen.
+    _seen_at: dict[ShardKey, datetime] = field(factory=dict, init=False)
+    _warned: set[str] = field(factory=set, init=False)
 
     def __str__(self) -> str:
         return str(self._where)
@@ -96,10 +96,10 @@ class KclRows:
     def _find_keys(self, known: Collection[str]) -> None:
         """Find the keys of the streams, given the ``known`` ones of the table."""
         streams = [*self._streams.values()]
-        keyed = [(key_in_table(one, known), one) for one in streams]
-        alone = [(None, one) for one in streams] if len(streams) == 1 else []
-        # A new row has the first one of its stream.
-        self._by_key = dict([*keyed, *alone] if known else [*alone, *keyed])
+        keyed = {key_in_table(one, known): one for one in streams}
+        alone = {None: streams[0]} if len(streams) == 1 else {}
+        # A new row has the first key of its stream.
+        self._by_key = keyed | alone if known else alone | keyed
 
     def stored(self, items: Iterable[Item]) -> dict[ShardKey, StoredCheckpoint]:
         """Return what the items of a table say, with the mark of each stream."""
@@ -150,9 +150,6 @@ class KclRows:
 
     def _beginning(self, shard: ShardKey, type_: PositionType) -> StartingPosition:
         if type_ is PositionType.LATEST:
-            # The KCL pins nothing: it begins at the tip each time until its first checkpoint. Here
-            # that is the instant at which the row was seen: later records are not lost, and
-            # earlier ones the KCL would not read either.
             now = self._context.clock.now()
             return StartingPosition.at_timestamp(self._seen_at.setdefault(shard, now))
         if (instant := self._instant(shard.stream_arn)) is not None:
@@ -217,9 +214,11 @@ class KclLeaseTable(DynamoDbStore):
     ) -> None:
         """Make a store that is not open yet.
 
-        The rows of another application are refused, unless ``context`` names none. ``initial`` is
-        where streams begin; ``former`` the table in which a reader
-        without leases would have had checkpoints.
+        The rows of another application are refused, unless ``context`` names none.
+
+        Args:
+            initial: where streams begin.
+            former: the table in which a reader without leases would have had checkpoints.
         """
         super().__init__(context, aws, config)
         self._rows = KclRows(self, context, initial)
@@ -289,7 +288,7 @@ def _marks_of(stored: Iterable[StoredCheckpoint]) -> dict[ShardKey, StoredCheckp
     """Return the mark of every stream that has a row: of its last creation."""
     marks = {}
     for row in sorted(stored, key=lambda one: one.checkpoint.stream_created_at):
-        created_at = row.checkpoint.stream_created_at
-        mark = Checkpoint.mark(row.checkpoint.shard.stream_arn, created_at)
+        checkpoint = row.checkpoint
+        mark = Checkpoint.mark(checkpoint.shard.stream_arn, checkpoint.stream_created_at)
         marks[mark.shard] = evolve(row, checkpoint=mark)
     return marks

@@ -111,15 +111,15 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
 class RedisCheckpointStore(VersionedStore):
     """Keeps checkpoints as fields of a hash per application, one per shard.
 
-    A batch is a read, and one script that replaces what is still as it was read; what another
-    writer has changed in between is read again.
+    A batch is a read, and one script that replaces the fields that are still as they were read. The
+    others are read again.
 
-    A write is as durable as Redis is configured to be, which is less than what other stores
-    promise. Without ``appendonly yes`` a crash loses what came after the last snapshot; with it,
+    A write is as durable as Redis is configured to be, which is less than other stores promise.
+    Without ``appendonly yes`` a crash loses everything since the last snapshot; with it,
     ``appendfsync everysec`` loses about a second, and only ``always`` nothing. Replication is
-    asynchronous: a replica that is promoted may lack the last writes. Lost checkpoints mean that
-    records are repeated, and lost leases that two workers read a shard until the next renewal of
-    one of them is refused; no record is left out.
+    asynchronous: a promoted replica may lack the last writes. Lost checkpoints repeat records, and
+    after a lost lease two workers read a shard until the renewal of one is refused; no record is
+    left out.
     """
 
     def __init__(self, context: CheckpointStoreContext, config: RedisCheckpointConfig) -> None:
@@ -139,17 +139,15 @@ class RedisCheckpointStore(VersionedStore):
     async def open(self) -> None:
         await super().open()
         settings = await self._call(self._connect)
-        policy = str(settings.get("maxmemory_policy", ""))
-        risks = [
-            "appendonly is no" if settings.get("aof_enabled") == 0 else "",
-            f"maxmemory-policy is {policy}" if policy.startswith("allkeys") else "",
-        ]
-        if any(risks):
+        risks = ["appendonly is no"] if settings.get("aof_enabled") == 0 else []
+        if (policy := str(settings.get("maxmemory_policy", ""))).startswith("allkeys"):
+            risks.append(f"maxmemory-policy is {policy}")
+        if risks:
             _LOGGER.warning(
                 "Checkpoints in %s may get lost, because %s: set appendonly to yes and "
                 "maxmemory-policy to noeviction.",
                 self,
-                " and ".join(filter(None, risks)),
+                " and ".join(risks),
             )
 
     async def _connect(self) -> dict[str, Any]:

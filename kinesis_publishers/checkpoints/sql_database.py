@@ -31,8 +31,8 @@ _DRIVERS: Final = {
     "mysql": ("mysql+asyncmy", "mysql"),
     "mariadb": ("mysql+asyncmy", "mysql"),
 }
-# By extra: a process that stands still in a transaction lets others have its rows after a second.
-# MySQL, to which the second one is a comment, has no such limit.
+# By extra: a process that hangs in a transaction loses its locks after a second. MySQL has no such
+# limit, and reads the second one as a comment.
 _LIMITS: Final = {
     "postgres": "SET idle_in_transaction_session_timeout = 1000",
     "mysql": "SET @limits = 1 /*M!100300 , SESSION idle_transaction_timeout = 1 */",
@@ -40,8 +40,8 @@ _LIMITS: Final = {
 # By SQLSTATE of PostgreSQL, or by number of MySQL and MariaDB.
 _MEANINGS: Final[tuple[Meaning, ...]] = (
     (
-        # Gone, going down, or not up yet; also a certificate that is refused. asyncpg has an error
-        # of its own for a call after the last words of a server that has not hung up yet.
+        # Gone, going down, not up yet, or a refused certificate. asyncpg has an error of its own
+        # for a call to a server that has said goodbye and not hung up yet.
         (
             "^(08|25P0[34]|57P|1053|1077|1079|1080|1152|1158|1159|1160|1161|1184|1927|2002|2003|"
             "2006|2013|2055|3032|3168|3169|4031)|OSError|InternalClientError"
@@ -51,7 +51,7 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
     ),
     (
         # Deadlock, timeout of a lock or a statement, serialization failure, too many connections;
-        # a row or a table that another writer has just made; a node of Galera that gets ready.
+        # a row or a table that another writer has just made; a Galera node that is not ready yet.
         (
             "^(53[34]00|40[0-9P]{3}|55006|55P03|57014|23505|42710|42P07|1020|1040|1047|1050|1062|"
             "1203|1205|1206|1213|1226|1317|1412|1637|1969|3024|3101|3572)"
@@ -119,7 +119,7 @@ def engine_of(text: str) -> AsyncEngine:
             url.set(drivername=driver),
             # MySQL's default locks gaps between rows, in which others could not create theirs.
             isolation_level="READ COMMITTED",
-            # More connections are only opened while a cancelled call is being ended.
+            # More connections are opened only while a cancelled call ends.
             pool_size=1,
             hide_parameters=True,
         )

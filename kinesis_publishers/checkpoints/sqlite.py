@@ -8,10 +8,11 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
@@ -23,8 +24,8 @@ from kinesis_publishers.model import ShardKey, StoredCheckpoint
 _T = TypeVar("_T")
 
 _SCHEMA_VERSION: Final = 1
-# The next version has a column for leases. A file gets it with its first lease: until then, earlier
-# versions of this package use it, too.
+# It has a column for leases, which a file gets with its first lease: until then, earlier versions
+# of this package can use the file, too.
 _WITH_LEASES: Final = 2
 # "KiPu": tells the file from the database of another program.
 _APPLICATION_ID: Final = 0x4B695075
@@ -113,7 +114,7 @@ class SqliteFile:
 
     def _provide_schema(self, connection: sqlite3.Connection) -> None:
         application_id, version, tables = connection.execute(_LOOK).fetchone()
-        if application_id == 0 and version == 0 and tables == 0:
+        if application_id == version == tables == 0:
             connection.execute(_SCHEMA)
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
@@ -133,23 +134,19 @@ class SqliteFile:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection inside of a transaction that holds the lock for writing.
 
-        Every transaction has its own connection, which takes a fraction of a millisecond: nothing
-        is shared between threads or inherited by a forked process. The file is not made
-        again: if it was removed while it is in use, its checkpoints are gone.
+        Every transaction has its own connection, which takes a fraction of a millisecond: threads
+        and forked processes share nothing. The file is not made again: if it is removed while in
+        use, its checkpoints are gone.
 
         Raises:
             ResourceInUseError: another process holds the lock; the call may be repeated.
             CheckpointError: the file cannot be used.
         """
         uri = f"{self.path.absolute().as_uri()}?mode=rw"
+        connect = partial(sqlite3.connect, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
         try:
-            with (
-                closing(
-                    sqlite3.connect(uri, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
-                ) as connection,
-                # Commits, or rolls back after an error.
-                connection,
-            ):
+            # The inner one commits, or rolls back after an error.
+            with closing(connect(uri)) as connection, connection:
                 connection.row_factory = sqlite3.Row
                 # A written checkpoint survives a power failure.
                 connection.execute("PRAGMA synchronous = EXTRA")
@@ -164,12 +161,11 @@ class SqliteFile:
 class SqliteCheckpointStore(VersionedStore):
     """Keeps checkpoints in a SQLite file, which any number of processes and applications share.
 
-    A batch is one transaction per 500 rows, with one wait for the disk. The file and its directory
-    are created if they are missing.
+    A batch is one transaction per 500 rows, with one wait for the disk. Writers take turns, for a
+    few milliseconds each. The file and its directory are created if they are missing.
 
-    It has a rollback journal, not a write-ahead log: that one does not work on network file
-    systems, and leaves two more files whose loss loses checkpoints. Writers take turns, for a few
-    milliseconds each.
+    It has a rollback journal: a write-ahead log does not work on network file systems, and leaves
+    two more files whose loss loses checkpoints.
     """
 
     def __init__(self, context: CheckpointStoreContext, path: Path) -> None:
@@ -203,7 +199,6 @@ class SqliteCheckpointStore(VersionedStore):
         return await self._call(lambda: self._transact(changes))
 
     async def _call(self, work: Callable[[], _T]) -> _T:
-        """Run ``work`` in the thread, with retries while another process holds the lock."""
         run = asyncio.get_running_loop().run_in_executor
         return await self._calls.make(lambda: run(self._executor, work))
 
@@ -211,9 +206,7 @@ class SqliteCheckpointStore(VersionedStore):
         with self._file.transaction() as connection:
             rows = connection.execute(_SELECT, [self._context.application]).fetchall()
         found = {ShardKey(row["stream_arn"], row["shard_id"]): dict(row) for row in rows}
-        return {
-            shard: stored_from_fields(shard, fields, where=self) for shard, fields in found.items()
-        }
+        return {key: stored_from_fields(key, row, where=self) for key, row in found.items()}
 
     def _transact(self, changes: Sequence[Change]) -> list[Refusal]:
         now = self._context.clock.now()
@@ -222,12 +215,7 @@ class SqliteCheckpointStore(VersionedStore):
             if any(one and one.lease for _, one in changes):
                 _provide_leases(connection)
             for attempt, checkpoint in changes:
-                shard = attempt.shard
-                key = {
-                    "application": self._context.application,
-                    "stream_arn": shard.stream_arn,
-                    "shard_id": shard.shard_id,
-                }
+                key = {"application": self._context.application, **asdict(attempt.shard)}
                 found = connection.execute(_FIND, key).fetchone()
                 if refusal := attempt.refusal(*stored_version(found and dict(found))):
                     refusals.append(refusal)
