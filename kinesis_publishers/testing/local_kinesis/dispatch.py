@@ -136,7 +136,7 @@ class Admin:
                         "arn": consumer.arn,
                         "status": consumer.status(state.now_ms()),
                         "subscriptions": [
-                            open_one.describe(state.monotonic())
+                            open_one.describe(state.clock.monotonic())
                             for open_one in state.subscriptions.find(
                                 stream.name, consumer=consumer.name
                             )

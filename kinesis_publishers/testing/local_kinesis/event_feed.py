@@ -113,11 +113,11 @@ class EventFeed:
         lasts = self._state.limits.subscription_seconds
         if lasts is None:
             return float("inf")
-        return self._subscription.opened_at + lasts - self._state.monotonic()
+        return self._subscription.opened_at + lasts - self._state.clock.monotonic()
 
     def _records(self, page: Page) -> Event | Wait:
         state, subscription = self._state, self._subscription
-        most_bytes, now = state.limits.subscribe_bytes_per_second, state.monotonic()
+        most_bytes, now = state.limits.subscribe_bytes_per_second, state.clock.monotonic()
         if most_bytes is not None:
             sent = subscription.sent_bytes
             seconds = sent.seconds_until_fits(now, page.payload_bytes, most_bytes)
@@ -147,7 +147,7 @@ class EventFeed:
         state, subscription = self._state, self._subscription
         # An instant, not a duration: the rest of one may be too small to move a clock.
         due_at = subscription.last_event_at + state.behaviour.heartbeat_seconds
-        now = state.monotonic()
+        now = state.clock.monotonic()
         if now < due_at:
             return self._wait(due_at - now, is_for_records=True)
         if subscription.position.kind == "stuck":
@@ -173,7 +173,7 @@ class EventFeed:
         arranged = fragments if fault is None else fault.arrange(fragments)
         event = Event(event_frame(arranged, continuation, behind_ms, child_shards), fault)
         self._subscription.event_count += 1
-        self._subscription.last_event_at = self._state.monotonic()
+        self._subscription.last_event_at = self._state.clock.monotonic()
         return event
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack
 
 from kinesis_publishers.abc import ControlPlane
 from kinesis_publishers.clock import Clock, SystemClock
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.http_front import HttpVersion
     from kinesis_publishers.testing.local_kinesis.in_process import InProcessDataPlane
     from kinesis_publishers.testing.local_kinesis.shard import StoredRecord
-    from kinesis_publishers.testing.local_kinesis.stream import Consumer
 
 _T = TypeVar("_T")
 _LOOPBACK = "127.0.0.1"
@@ -35,6 +34,21 @@ class _Listening(TypedDict, total=False):
     ca_file: str | None
     http_versions: Sequence[HttpVersion]
     max_streams: int
+
+
+class _OfState(Generic[_T]):
+    """An attribute of the state of the service, which changes between two calls."""
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, server: LocalKinesis, _: type) -> _T:
+        value: _T = getattr(server._service.state, self._name)
+        return value
+
+    def __set__(self, server: LocalKinesis, value: _T) -> None:
+        with server._service.locked() as state:
+            setattr(state, self._name, value)
 
 
 class LocalKinesis:
@@ -54,7 +68,14 @@ class LocalKinesis:
         ca_file: where to leave the certificate that clients must trust; see :attr:`ca_bundle`.
         http_versions: the protocols that are offered over https.
         max_streams: how many calls one HTTP/2 connection may have open at once.
+
+    Attributes:
+        ca_bundle: the path of the CA certificate that clients of an https server must trust. It is
+            there while the server runs; afterwards only if it was asked for as ``ca_file``.
     """
+
+    limits = _OfState[Limits]()
+    behaviour = _OfState[Behaviour]()
 
     def __init__(
         self,
@@ -81,7 +102,9 @@ class LocalKinesis:
                 self._tls = TlsOptions(host, http_versions)
         self._max_streams = max_streams
         self._ca_file = ca_file
-        self._ca_bundle: str | None = None
+        self.ca_bundle: str | None = None
+        self.reset = self._service.clear
+        """Forget streams, faults, calls and rates."""
         self._resources = AsyncExitStack()
         self._thread: EventLoopThread | None = None
 
@@ -98,16 +121,29 @@ class LocalKinesis:
         server = cls(limits, clock, behaviour, **listening)
         # Its thread is a daemon: a test run that is interrupted must not hang on its server.
         with closing(EventLoopThread(name="local-kinesis")) as thread:
-            thread.start(server._open()).result()
+            thread.start(server.__aenter__()).result()
             server._thread = thread
             try:
                 yield server
             finally:
                 server._thread = None
-                thread.start(server._resources.aclose()).result()
+                thread.start(server.__aexit__()).result()
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        # Only a server that listens needs what the extra "local" installs.
+        with _naming_the_extra():
+            from kinesis_publishers.testing.local_kinesis.dispatch import Admin, Dispatcher
+            from kinesis_publishers.testing.local_kinesis.http_front import HttpFront
+
+        async with AsyncExitStack() as opened:
+            if self._tls is not None:
+                written = self._tls.ca_bundle(self._ca_file)
+                self.ca_bundle = opened.enter_context(written)
+            dispatcher = Dispatcher(self._service, Admin(self._service))
+            front = HttpFront(dispatcher, self._tls, max_streams=self._max_streams)
+            self._port = await front.open(self._host, self._port)
+            opened.push_async_callback(front.close)
+            self._resources = opened.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -119,32 +155,6 @@ class LocalKinesis:
         host = f"[{self._host}]" if ":" in self._host else self._host
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{host}:{self._port}"
-
-    @property
-    def ca_bundle(self) -> str | None:
-        """The path of the CA certificate that clients of an https server must trust.
-
-        It is there while the server runs; afterwards only if it was asked for as ``ca_file``.
-        """
-        return self._ca_bundle
-
-    @property
-    def limits(self) -> Limits:
-        return self._service.state.limits
-
-    @limits.setter
-    def limits(self, limits: Limits) -> None:
-        with self._service.lock:
-            self._service.state.limits = limits
-
-    @property
-    def behaviour(self) -> Behaviour:
-        return self._service.state.behaviour
-
-    @behaviour.setter
-    def behaviour(self, behaviour: Behaviour) -> None:
-        with self._service.lock:
-            self._service.state.behaviour = behaviour
 
     def data_plane(self) -> InProcessDataPlane:
         """Return a data plane, which writes too, that calls this service without HTTP.
@@ -195,13 +205,12 @@ class LocalKinesis:
 
     def create_stream(self, stream: str, shard_count: int = 1) -> None:
         """Create a provisioned stream in this process."""
-        with self._service.lock:
-            self._service.state.create(stream, "PROVISIONED", shard_count)
+        with self._service.locked() as state:
+            state.create(stream, "PROVISIONED", shard_count)
 
     def reshard(self, stream: str, shard_count: int) -> None:
         """Scale a stream of either mode to ``shard_count`` equal shards, at once, by any factor."""
-        with self._service.lock:
-            state = self._service.state
+        with self._service.locked() as state:
             scale_shards(state.find_active(stream), shard_count, state.now_ms())
 
     def distribute(self, stream: str, *, is_auto: bool = True) -> None:
@@ -209,8 +218,8 @@ class LocalKinesis:
 
         It is at once what UpdateStreamRecordDistributionStrategy does.
         """
-        with self._service.lock:
-            found = self._service.state.find_active(stream)
+        with self._service.locked() as state:
+            found = state.find_active(stream)
             found.mode, found.is_auto_distributed = "ON_DEMAND", is_auto
 
     def put_many(
@@ -220,13 +229,13 @@ class LocalKinesis:
 
         The shard id and the sequence number of each record are returned, in the order given.
         """
-        with self._service.lock:
-            return self._service.state.write(stream, records)
+        with self._service.locked() as state:
+            return state.write(stream, records)
 
     def records(self, stream: str) -> dict[str, list[StoredRecord]]:
         """Return what is stored in each shard, oldest first."""
-        with self._service.lock:
-            return self._service.state.read(stream)
+        with self._service.locked() as state:
+            return state.read(stream)
 
     def trim(
         self,
@@ -244,22 +253,19 @@ class LocalKinesis:
             through: the sequence number of the last record to remove; all records unless given.
             drop_closed_shards: a closed shard that has become empty leaves ListShards, too.
         """
-        with self._service.lock:
-            return self._service.state.trim(
-                stream,
-                shard_id=shard_id,
-                through=through,
-                drop_closed_shards=drop_closed_shards,
+        with self._service.locked() as state:
+            return state.trim(
+                stream, shard_id=shard_id, through=through, drop_closed_shards=drop_closed_shards
             )
 
     def add_fault(self, fault: Fault) -> None:
         """Plan a fault; it comes after those planned before."""
-        with self._service.lock:
-            self._service.state.faults.add(fault)
+        with self._service.locked() as state:
+            state.faults.add(fault)
 
     def clear_faults(self) -> None:
-        with self._service.lock:
-            self._service.state.faults.clear()
+        with self._service.locked() as state:
+            state.faults.clear()
 
     def calls(
         self, operation: str | None = None, stream: str | None = None, shard_id: str | None = None
@@ -274,10 +280,6 @@ class LocalKinesis:
         """Return the largest number of such calls within any one second."""
         return busiest_second(self.calls(operation, stream, shard_id))
 
-    def reset(self) -> None:
-        """Forget streams, faults, calls and rates."""
-        self._service.clear()
-
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine in the server's own loop (``in_thread`` only) and wait for its result.
 
@@ -290,14 +292,12 @@ class LocalKinesis:
 
     def register_consumer(self, stream: str, name: str) -> str:
         """Register a consumer without limits or HTTP and return its ARN."""
-        with self._service.lock:
-            state = self._service.state
+        with self._service.locked() as state:
             return state.register(state.find_active(stream), name, {}).arn
 
     def deregister_consumer(self, stream: str, name: str) -> None:
         """Deregister a consumer as another process would; its subscriptions end."""
-        with self._service.lock:
-            state = self._service.state
+        with self._service.locked() as state:
             consumer = state.find(stream).consumer(name, state.now_ms())
             if consumer is None:
                 raise ValueError(f"stream {stream} has no consumer {name}")
@@ -305,41 +305,23 @@ class LocalKinesis:
 
     def consumers(self, stream: str) -> dict[str, str]:
         """Return the status of every consumer of a stream by its name."""
-        with self._service.lock:
-            now_ms = self._service.state.now_ms()
-            return {one.name: one.status(now_ms) for one in self._consumers_of(stream)}
+        with self._service.locked() as state:
+            now_ms = state.now_ms()
+            present = state.find(stream).present_consumers(now_ms)
+            return {one.name: one.status(now_ms) for one in present}
 
     def consumer_arns(self, stream: str) -> dict[str, str]:
         """Return the ARN of every consumer of a stream by its name."""
-        with self._service.lock:
-            return {one.name: one.arn for one in self._consumers_of(stream)}
+        with self._service.locked() as state:
+            present = state.find(stream).present_consumers(state.now_ms())
+            return {one.name: one.arn for one in present}
 
     def open_subscriptions(
         self, stream: str | None = None, shard_id: str | None = None, consumer: str | None = None
     ) -> int:
         """Return how many subscriptions are open; one that has been taken over is not."""
-        with self._service.lock:
-            return len(self._service.state.subscriptions.find(stream, shard_id, consumer))
-
-    def _consumers_of(self, stream: str) -> list[Consumer]:
-        state = self._service.state
-        return state.find(stream).present_consumers(state.now_ms())
-
-    async def _open(self) -> None:
-        # Only a server that listens needs what the extra "local" installs.
-        with _naming_the_extra():
-            from kinesis_publishers.testing.local_kinesis.dispatch import Admin, Dispatcher
-            from kinesis_publishers.testing.local_kinesis.http_front import HttpFront
-
-        async with AsyncExitStack() as opened:
-            if self._tls is not None:
-                written = self._tls.ca_bundle(self._ca_file)
-                self._ca_bundle = opened.enter_context(written)
-            dispatcher = Dispatcher(self._service, Admin(self._service))
-            front = HttpFront(dispatcher, self._tls, max_streams=self._max_streams)
-            self._port = await front.open(self._host, self._port)
-            opened.push_async_callback(front.close)
-            self._resources = opened.pop_all()
+        with self._service.locked() as state:
+            return len(state.subscriptions.find(stream, shard_id, consumer))
 
 
 @contextmanager

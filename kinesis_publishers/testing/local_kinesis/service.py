@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import RLock
 
 import orjson
@@ -45,10 +47,16 @@ class KinesisService:
         self.calls = CallLog()
         self.lock = RLock()
 
+    @contextmanager
+    def locked(self) -> Iterator[ServiceState]:
+        """Hold the lock, and yield what it guards."""
+        with self.lock:
+            yield self.state
+
     async def handle(self, target: str, body: bytes) -> Answer | StreamingAnswer:
         """Answer one call; ``target`` is the X-Amz-Target header."""
         operation = target.removeprefix(_TARGET_PREFIX)
-        at_seconds = self.state.monotonic()
+        at_seconds = self.state.clock.monotonic()
         try:
             request = Request.parse(body)
         except ApiError as error:

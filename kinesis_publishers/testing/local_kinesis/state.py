@@ -88,9 +88,6 @@ class ServiceState:
         seconds = self.clock.now().timestamp() + self.behaviour.clock_skew_seconds
         return round(seconds * 1000)
 
-    def monotonic(self) -> float:
-        return self.clock.monotonic()
-
     def arn_of(self, name: str) -> str:
         return f"arn:aws:kinesis:{self.behaviour.region}:{self.behaviour.account_id}:stream/{name}"
 
@@ -182,28 +179,29 @@ class ServiceState:
         stream.settle(now_ms)
         return stream
 
-    def find(self, name: str) -> Stream:
-        """Return a stream in any state, or raise a ResourceNotFoundException."""
+    def find(self, named: str | Request) -> Stream:
+        """Return a stream in any state, by name or request; or raise ResourceNotFoundException."""
+        name = named if isinstance(named, str) else self.name_in(named)
         stream = self.get(name)
         if stream is None:
             raise self.not_found(name)
         return stream
 
-    def find_readable(self, name: str) -> Stream:
+    def find_readable(self, named: str | Request) -> Stream:
         """Return a stream that takes data calls; to them one in creation does not exist yet."""
-        stream = self.find(name)
+        stream = self.find(named)
         if stream.status(self.now_ms()) not in ("ACTIVE", "UPDATING"):
-            raise self.not_found(name)
+            raise self.not_found(stream.name)
         return stream
 
-    def find_active(self, name: str, *allowed: StreamStatus) -> Stream:
+    def find_active(self, named: str | Request, *allowed: StreamStatus) -> Stream:
         """Return a stream that is ACTIVE or ``allowed``; otherwise: ResourceInUseException."""
-        stream = self.find(name)
+        stream = self.find(named)
         status = stream.status(self.now_ms())
         if status not in ("ACTIVE", *allowed):
             raise resource_in_use(
-                f"Stream {name} under account {self.behaviour.account_id} not ACTIVE, instead in "
-                f"state {status}"
+                f"Stream {stream.name} under account {self.behaviour.account_id} not ACTIVE, "
+                f"instead in state {status}"
             )
         return stream
 
@@ -284,9 +282,6 @@ class ServiceState:
             raise invalid_argument("StreamName and StreamARN name different streams.")
         return named
 
-    def stream_in(self, request: Request) -> Stream:
-        return self.find(self.name_in(request))
-
     def find_consumer(self, arn: str) -> tuple[Stream, Consumer]:
         """Return the consumer with an ARN, in any state, and its stream."""
         parsed = ConsumerArn.parse(arn)
@@ -303,13 +298,7 @@ class ServiceState:
         arn = request.required_text("ResourceARN")
         if "/consumer/" in arn:
             return self.find_consumer(arn)[1]
-        return self.find_active(self.name_in(Request({"StreamARN": arn})), "UPDATING")
-
-    def readable_stream_in(self, request: Request) -> Stream:
-        return self.find_readable(self.name_in(request))
-
-    def active_stream_in(self, request: Request) -> Stream:
-        return self.find_active(self.name_in(request))
+        return self.find_active(Request({"StreamARN": arn}), "UPDATING")
 
     def check_creation(self, stream: Stream, created_ms: float | None) -> None:
         """Refuse a StreamCreationTimestamp that is that of another stream of the name."""
@@ -325,7 +314,7 @@ class ServiceState:
 
     def take_control_call(self, operation: str, per_second: int | None, *scope: str) -> None:
         """Count a call of the control plane, or refuse it; ``scope`` is what the rate holds for."""
-        if not self.rates.take_call((operation, *scope), per_second, self.monotonic()):
+        if not self.rates.take_call((operation, *scope), per_second, self.clock.monotonic()):
             raise limit_exceeded(f"Rate exceeded for {operation}.")
 
 

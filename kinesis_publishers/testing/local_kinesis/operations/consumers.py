@@ -72,7 +72,7 @@ def deregister_stream_consumer(state: ServiceState, request: Request) -> None:
 
 def _named_stream(state: ServiceState, request: Request) -> Stream:
     request.required_text("StreamARN")
-    return state.find_active(state.name_in(request), "UPDATING")
+    return state.find_active(request, "UPDATING")
 
 
 def _check_room(state: ServiceState, stream: Stream) -> None:
@@ -105,7 +105,7 @@ def _consumer_in(state: ServiceState, request: Request) -> tuple[Stream, Consume
             raise invalid_argument(
                 "Either ConsumerARN, or both StreamARN and ConsumerName must be provided."
             )
-        stream = state.stream_in(request)
+        stream = state.find(request)
         consumer = stream.consumer(name, state.now_ms())
         if consumer is None:
             raise consumer_not_found(f"{name} of stream {stream.name}")
@@ -157,7 +157,7 @@ def subscribe_to_shard(state: ServiceState, request: Request) -> Members:
     position = position_in(state, stream, shard, starting_position, SUBSCRIPTION_MEMBERS)
     request.end_dry_run()
     fault = state.faults.take_inside(Scope("SubscribeToShard", stream.name, shard_id))
-    subscription = Subscription(stream, shard, consumer, position, state.monotonic(), fault)
+    subscription = Subscription(stream, shard, consumer, position, state.clock.monotonic(), fault)
     taken_over = resource_in_use(
         f"Another subscription of consumer {arn} to shard {shard_id} has taken over."
     )
@@ -168,7 +168,7 @@ def subscribe_to_shard(state: ServiceState, request: Request) -> Members:
 
 def _take_call(state: ServiceState, consumer: Consumer, shard: Shard) -> None:
     """Count a call, or refuse it: too soon after a successful one, or above the rate."""
-    now, limits = state.monotonic(), state.limits
+    now, limits = state.clock.monotonic(), state.limits
     age = state.subscriptions.seconds_since_opening(consumer, shard, now)
     # Before the rate: clients know this answer and wait it out, however often they ask.
     if limits.resubscribe_seconds is not None and age < limits.resubscribe_seconds:

@@ -25,12 +25,12 @@ from kinesis_publishers.testing.local_kinesis.stream import Stream, child_shards
 
 
 def get_shard_iterator(state: ServiceState, request: Request) -> Members:
-    stream = state.readable_stream_in(request)
+    stream = state.find_readable(request)
     shard = stream.shard(request.required_text("ShardId"), state.now_ms())
     position = position_in(state, stream, shard, request, ITERATOR_MEMBERS)
     per_second = state.limits.get_shard_iterator_calls_per_second
     key = ("GetShardIterator", stream.name, shard.shard_id)
-    if not state.rates.take_call(key, per_second, state.monotonic()):
+    if not state.rates.take_call(key, per_second, state.clock.monotonic()):
         raise stream.rate_exceeded(shard)
     request.end_dry_run()
     iterator = _iterator(state, stream, shard, position.number, position.kind)
@@ -89,7 +89,7 @@ def _check_age(state: ServiceState, iterator: ShardIterator) -> None:
 
 def _take_read(state: ServiceState, stream: Stream, shard: Shard) -> None:
     """Count a read, or refuse it: too many calls or too many bytes."""
-    now = state.monotonic()
+    now = state.clock.monotonic()
     most_bytes = state.limits.get_records_bytes_per_second
     if most_bytes is not None:
         window = state.rates.window("read bytes", stream.name, shard.shard_id)
@@ -107,7 +107,7 @@ def _charge_bytes(state: ServiceState, stream: Stream, shard: Shard, page: Page)
     # One answer may exceed the rate; the shard then refuses until it is made up for, 5 s for
     # 10 MiB at 2 MiB/s.
     window = state.rates.window("read bytes", stream.name, shard.shard_id)
-    window.take(state.monotonic(), page.payload_bytes, most_bytes)
+    window.take(state.clock.monotonic(), page.payload_bytes, most_bytes)
 
 
 def _iterator(

@@ -51,7 +51,7 @@ def update_mode(state: ServiceState, request: Request) -> None:
     request.required_text("StreamARN")
     mode = mode_in(request.required_section("StreamModeDetails"))
     warm_mibps = warm_throughput_in(state, request, mode)
-    stream = state.active_stream_in(request)
+    stream = state.find_active(request)
     # A provisioned stream has no strategy.
     is_auto = stream.is_auto_distributed and mode == "ON_DEMAND"
     state.set_later(stream, mode=mode, warm_mibps=warm_mibps, is_auto_distributed=is_auto)
@@ -71,7 +71,7 @@ def warm_throughput_in(state: ServiceState, request: Request, mode: StreamMode) 
 
 
 def update_warm_throughput(state: ServiceState, request: Request) -> Members:
-    stream = state.active_stream_in(request)
+    stream = state.find_active(request)
     target = warm_throughput_in(state, request, stream.mode)
     if target is None:
         raise missing("WarmThroughputMiBps")
@@ -84,7 +84,7 @@ def change_encryption(state: ServiceState, request: Request, *, starts: bool) ->
     if request.choice("EncryptionType", ("NONE", "KMS")) != "KMS":
         raise invalid_argument("The only valid EncryptionType is KMS.")
     key_id = request.required_text("KeyId")
-    state.set_later(state.active_stream_in(request), key_id=key_id if starts else None)
+    state.set_later(state.find_active(request), key_id=key_id if starts else None)
 
 
 def change_monitoring(state: ServiceState, request: Request, *, enables: bool) -> Members:
@@ -92,7 +92,7 @@ def change_monitoring(state: ServiceState, request: Request, *, enables: bool) -
     if not 1 <= len(named) <= len(METRICS) or not all(one in valid for one in named):
         constraint = f"1 to {len(METRICS)} members that satisfy enum value set: {valid}"
         raise violation("ShardLevelMetrics", named, constraint)
-    stream = state.active_stream_in(request)
+    stream = state.find_active(request)
     before, chosen = stream.metrics, METRICS if "ALL" in named else named
     after = tuple(one for one in METRICS if (enables if one in chosen else one in before))
     state.set_later(stream, metrics=after)
@@ -127,7 +127,7 @@ def remove_tags(state: ServiceState, request: Request, *, find: Find) -> None:
 def list_stream_tags(state: ServiceState, request: Request) -> Members:
     limit = request.integer("Limit", 1, 50) or 50
     after = request.text("ExclusiveStartTagKey") or ""
-    tags = [one for one in _tags_of(state.stream_in(request)) if one["Key"] > after]
+    tags = [one for one in _tags_of(state.find(request)) if one["Key"] > after]
     return {"Tags": tags[:limit], "HasMoreTags": len(tags) > limit}
 
 
@@ -164,7 +164,7 @@ def _limited(operation: str, run: Operation, state: ServiceState, request: Reque
     return run(state, request)
 
 
-_of_stream, _of_resource = ServiceState.stream_in, ServiceState.resource_in
+_of_stream, _of_resource = ServiceState.find, ServiceState.resource_in
 _SETTINGS: dict[str, Operation] = {
     "DescribeAccountSettings": account_settings,
     "UpdateAccountSettings": update_account_settings,

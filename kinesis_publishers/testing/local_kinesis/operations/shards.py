@@ -47,7 +47,7 @@ def update_shard_count(state: ServiceState, request: Request) -> Members:
 
 
 def _provisioned_stream(state: ServiceState, request: Request) -> Stream:
-    stream = state.active_stream_in(request)
+    stream = state.find_active(request)
     if stream.mode == "ON_DEMAND":
         raise validation(
             f"Stream {stream.name} under account {stream.account_id} is in ON_DEMAND mode: its "
@@ -187,7 +187,7 @@ def _start_of(state: ServiceState, request: Request) -> ListToken:
     text = request.text("NextToken")
     if text is None:
         shard_filter = request.section("ShardFilter")
-        stream = state.stream_in(request)
+        stream = state.find(request)
         state.check_creation(stream, request.instant_ms("StreamCreationTimestamp"))
         return ListToken(
             stream.name,

@@ -49,7 +49,7 @@ def create_stream(state: ServiceState, request: Request) -> None:
 
 def delete_stream(state: ServiceState, request: Request) -> None:
     enforced = request.flag("EnforceConsumerDeletion")
-    stream = state.active_stream_in(request)
+    stream = state.find_active(request)
     consumers = stream.present_consumers(state.now_ms())
     if consumers and not enforced:
         raise resource_in_use(
@@ -61,7 +61,7 @@ def delete_stream(state: ServiceState, request: Request) -> None:
 
 def describe_stream(state: ServiceState, request: Request) -> Members:
     state.take_control_call("DescribeStream", state.limits.describe_stream_calls_per_second)
-    stream = state.stream_in(request)
+    stream = state.find(request)
     limit = request.page_size("Limit", 10_000, _MOST_PER_PAGE) or _MOST_PER_PAGE
     after = request.text("ExclusiveStartShardId") or ""
     status = stream.status(state.now_ms())
@@ -78,7 +78,7 @@ def describe_stream_summary(state: ServiceState, request: Request) -> Members:
     state.take_control_call(
         "DescribeStreamSummary", state.limits.describe_stream_summary_calls_per_second
     )
-    stream = state.stream_in(request)
+    stream = state.find(request)
     summary = _description(state, stream) | {
         "OpenShardCount": len(stream.open_shards),
         "ConsumerCount": len(stream.present_consumers(state.now_ms())),
@@ -143,7 +143,7 @@ def change_retention(state: ServiceState, request: Request, *, longer: bool) -> 
             f"The retention period must be between {shortest} and {longest} hours. Requested "
             f"retention period ({hours} hours)."
         )
-    stream = state.active_stream_in(request)
+    stream = state.find_active(request)
     existing = stream.retention_hours
     if hours < existing if longer else hours > existing:
         refused, other = ("shorter", "Decrease") if longer else ("longer", "Increase")
@@ -157,13 +157,13 @@ def change_retention(state: ServiceState, request: Request, *, longer: bool) -> 
 
 def change_record_size(state: ServiceState, request: Request) -> None:
     kib = request.required_integer("MaxRecordSizeInKiB", 1024, _LARGEST_RECORD_KIB)
-    state.set_later(state.active_stream_in(request), max_record_kib=kib)
+    state.set_later(state.find_active(request), max_record_kib=kib)
 
 
 def change_distribution(state: ServiceState, request: Request) -> None:
     """Take effect at once, without an UPDATING stream (developer guide)."""
     request.required_text("StreamARN")
-    stream = state.active_stream_in(request)
+    stream = state.find_active(request)
     stream.is_auto_distributed = _is_auto(request, stream.mode)
 
 

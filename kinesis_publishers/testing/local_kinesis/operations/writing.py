@@ -37,7 +37,7 @@ class _Entry:
 
 
 def put_record(state: ServiceState, request: Request) -> Members:
-    stream = state.readable_stream_in(request)
+    stream = state.find_readable(request)
     entry = _entry_of(state, stream, request.fields)
     if request.has("SequenceNumberForOrdering"):
         request.decimal("SequenceNumberForOrdering")
@@ -50,7 +50,7 @@ def put_record(state: ServiceState, request: Request) -> Members:
 
 def put_records(state: ServiceState, request: Request) -> Members:
     """Store what can be stored: each entry succeeds or fails for itself, in the order given."""
-    stream = state.readable_stream_in(request)
+    stream = state.find_readable(request)
     entries = _entries_in(state, stream, request)
     request.end_dry_run()
     writer = _Writer(state, stream, "PutRecords")
@@ -105,7 +105,7 @@ class _Writer:
         most_bytes, most_records = limits.write_bytes_per_second, limits.write_records_per_second
         if most_bytes is None and most_records is None:
             return None
-        now = self._state.monotonic()
+        now = self._state.clock.monotonic()
         written_bytes = rates.window("write bytes", self._stream.name, shard.shard_id)
         written_records = rates.window("write records", self._stream.name, shard.shard_id)
         taken = written_bytes.total(now)
