@@ -21,6 +21,7 @@ from kinesis_publishers.readers import (
     Ends,
     KinesisRangeFinder,
     Portion,
+    open_services,
     publisher_factory_class,
     register_consumers,
 )
@@ -73,15 +74,15 @@ class RangeSession(Session):
         properties = self._query.properties
         # Of two tasks with subscriptions to one shard each would end the other's.
         cuts = not publisher_factory_class(properties).subscribes
-        async with KinesisRangeFinder.from_properties(
-            properties,
-            resume=self._resume,
-            piece_records=self._most_records if cuts else None,
-            patience_seconds=self._patience_seconds,
-            late=self._query.late,
-            aligned_until=self._query.aligned_until,
-            clock=self._clock,
-        ) as finder:
+        async with open_services(properties, clock=self._clock) as services:
+            finder = KinesisRangeFinder(
+                services,
+                resume=self._resume,
+                piece_records=self._most_records if cuts else None,
+                patience_seconds=self._patience_seconds,
+                late=self._query.late,
+                aligned_until=self._query.aligned_until,
+            )
             await finder.prepare()
             yield finder
 

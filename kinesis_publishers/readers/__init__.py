@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from kinesis_publishers.assembly import open_events as open_events
+from kinesis_publishers.assembly import open_services as open_services
 from kinesis_publishers.assembly import publisher_factory_class as publisher_factory_class
 from kinesis_publishers.assembly import with_region as with_region
 from kinesis_publishers.clock import ServiceClock as ServiceClock

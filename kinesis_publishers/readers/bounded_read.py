@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Self
+from typing import Self, TypeVar
 
 from attrs import evolve, field, frozen
 
-from kinesis_publishers.abc import ShardAssigner
-from kinesis_publishers.assembly import open_services
+from kinesis_publishers.assembly import Services, open_services
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import (
     EndingPositionConfig,
@@ -19,21 +18,26 @@ from kinesis_publishers.config import (
     Properties,
     StreamsConfig,
 )
-from kinesis_publishers.engine.data_loss import DataLossGuard
-from kinesis_publishers.engine.discovery import ShardDiscovery
+from kinesis_publishers.engine.consumer_context import SHARD_NOT_FOUND
 from kinesis_publishers.errors import InvalidOptionError, PositionTrimmedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import (
     Positions,
+    PositionType,
     Scope,
+    SequenceNumber,
     Shard,
     ShardKey,
+    ShardProgress,
     ShardRange,
     StartingPosition,
 )
 from kinesis_publishers.readers.ranges.reader import RangePublishers
-from kinesis_publishers.readers.ranges.record_search import RecordSearch, polled_pages
+from kinesis_publishers.readers.ranges.seen_records import SeenRecords
+from kinesis_publishers.readers.ranges.shard_probe import ShardProbe, read_page
 from kinesis_publishers.tasks import TaskScope
+
+_T = TypeVar("_T")
 
 _LOOKS_AT_ONCE = 32
 # A record can typically be read less than a second after it was put (AWS, Kinesis FAQs). Later no
@@ -68,61 +72,50 @@ async def plan_batch(
     streams = StreamsConfig.from_properties(properties).streams
     names = [one.reference for one in streams if narrowing.needs_stream(one.name)]
     async with open_services(properties, events=events, clock=clock) as services:
-        # Always by polling: a subscription belongs to one reader.
-        pages = partial(polled_pages, services.polling.create, services.missing)
         arns = [(await services.discovery.describe(name)).identity.arn for name in names]
         # LATEST was taken from this machine's clock, before the service had told the time.
-        bounds = bounds.corrected(properties, services.clock.skew)
-        plan = _BatchPlan(
-            services.discovery,
-            RecordSearch(pages),
-            services.data_loss,
-            services.assigner,
-            RangePublishers.select(properties, services).plain is services.polling,
-        )
-        bounds = bounds.narrowed(narrowing)
+        bounds = bounds.corrected(properties, services.clock.skew).narrowed(narrowing)
+        shows_tip = RangePublishers.select(properties, services).plain is services.polling
+        plan = _BatchPlan(services, bounds, shows_tip)
         # Shards that begin later hold nothing from before the end, either.
         await services.clock.sleep((bounds.settled_at - services.clock.now()).total_seconds())
-        return await plan.ranges(arns, bounds, narrowing)
+        return await plan.ranges(arns, narrowing)
 
 
 @frozen
 class _BatchPlan:
-    _discovery: ShardDiscovery
-    _search: RecordSearch
-    _data_loss: DataLossGuard
-    _assigner: ShardAssigner
+    _services: Services
+    _bounds: BatchBounds
     # Whether an empty answer shows the tip to what reads the ranges.
     _shows_tip: bool
 
-    async def ranges(
-        self, streams: Sequence[str], bounds: BatchBounds, narrowing: Narrowing
-    ) -> list[ShardRange]:
+    async def ranges(self, streams: Sequence[str], narrowing: Narrowing) -> list[ShardRange]:
         found: dict[ShardKey, ShardRange | None] = {}
         turns = asyncio.Semaphore(_LOOKS_AT_ONCE)
 
         async def look(shard: Shard) -> None:
             async with turns:
-                found[shard.key] = await self._range_of(shard, bounds)
+                found[shard.key] = await self._range_of(shard)
 
-        listed = [shard for arn in streams for shard in await self._list_shards(arn, bounds)]
+        listed = [shard for arn in streams for shard in await self._list_shards(arn)]
         async with TaskScope() as scope:
             for shard in listed:
-                if narrowing.needs_shard(shard) and not bounds.is_empty(shard.key):
+                if narrowing.needs_shard(shard) and not self._bounds.is_empty(shard.key):
                     scope.spawn(look(shard), name=f"find the end of {shard}")
         keys = sorted(found, key=lambda key: (streams.index(key.stream_arn), key.shard_id))
         return [one for key in keys if (one := found[key]) is not None]
 
-    async def _list_shards(self, stream_arn: str, bounds: BatchBounds) -> list[Shard]:
+    async def _list_shards(self, stream_arn: str) -> list[Shard]:
+        services, bounds = self._services, self._bounds
         since = bounds.listed_since(stream_arn)
-        listed = await self._discovery.list_shards(stream_arn, since=since)
-        self._assigner.check_listing(listed)
-        shards = list(filter(self._assigner.reads, listed))
-        self._data_loss.check_named(stream_arn, bounds.named_shards(stream_arn), shards)
+        listed = await services.discovery.list_shards(stream_arn, since=since)
+        services.assigner.check_listing(listed)
+        shards = list(filter(services.assigner.reads, listed))
+        services.data_loss.check_named(stream_arn, bounds.named_shards(stream_arn), shards)
         return shards
 
-    async def _range_of(self, shard: Shard, bounds: BatchBounds) -> ShardRange | None:
-        start, until = bounds.starts.of(shard.key), bounds.ends.of(shard.key)
+    async def _range_of(self, shard: Shard) -> ShardRange | None:
+        start, until = self._bounds.starts.of(shard.key), self._bounds.ends.of(shard.key)
         assert start is not None, "an empty range is not searched"
         whole = ShardRange(shard=shard.key, start=start, end=None)
         if until is None:
@@ -136,7 +129,7 @@ class _BatchPlan:
             try:
                 return await self._range_between(shard, begin, until)
             except PositionTrimmedError as error:
-                self._data_loss.report(
+                self._services.data_loss.report(
                     shard.key,
                     f"the batch reads from {begin} to {until}, and one of these positions is no "
                     "longer available.",
@@ -148,10 +141,10 @@ class _BatchPlan:
     async def _range_between(
         self, shard: Shard, start: StartingPosition, until: StartingPosition
     ) -> ShardRange | None:
-        following = await self._search.first_record(shard, until)
+        following = await self._first_record(shard, until)
         if start.sequence_number is not None or until.sequence_number is not None:
             # A number and an instant are not comparable, and a number may be gone.
-            first = await self._search.first_record(shard, start)
+            first = await self._first_record(shard, start)
             if first is None or (following is not None and first >= following):
                 return None
         excludes_end = following is not None
@@ -162,8 +155,49 @@ class _BatchPlan:
             return evolve(one, end=until.sequence_number)
         if self._shows_tip:
             return evolve(one, until=until.timestamp)
-        end = await self._search.last_record(shard, since=start, until=until.timestamp)
-        return None if end is None else evolve(one, end=end)
+        return await self._ended_range(shard, one, until.timestamp)
+
+    async def _first_record(
+        self, shard: Shard, position: StartingPosition
+    ) -> SequenceNumber | None:
+        """Return the record that reading from ``position`` begins with, ``None`` without one.
+
+        What ends immediately before it and what begins at ``position`` touch without sharing a
+        record, for any arrival times: those are neither exact nor in order. A record is never put
+        in front of one that has been seen, so it stays the first one until the retention removes
+        it. An instant that the service's clock has not reached is waited for, up to a minute.
+        """
+        # Always by polling: a subscription belongs to one reader.
+        publisher = await self._services.polling.create(position, shard)
+        page = None
+        while page is None or not (len(page.batch) or page.is_last):
+            page = await self._found(shard, position, partial(read_page, publisher, 1))
+        return page.batch.first_sequence_number if len(page.batch) else None
+
+    async def _ended_range(
+        self, shard: Shard, one: ShardRange, until: datetime
+    ) -> ShardRange | None:
+        """Return ``one`` with a last record, behind which nothing had arrived before ``until``."""
+        seen = SeenRecords(ShardProgress(position=one.start))
+        probe = ShardProbe(shard, seen, self._services)
+        await self._found(shard, one.start, lambda: probe.reach_tip(until))
+        end = probe.take(probe.seen.count_before(until))
+        if end is None or (position := end.progress.position) == one.start:
+            return None
+        excludes_end = position.type is PositionType.AT_SEQUENCE_NUMBER
+        return evolve(one, end=position.sequence_number, excludes_end=excludes_end)
+
+    async def _found(
+        self, shard: Shard, position: StartingPosition, look: Callable[[], Awaitable[_T]]
+    ) -> _T:
+        """Look, again while the service does not find a shard that it lists."""
+        missing = self._services.missing(shard)
+        while True:
+            try:
+                return await look()
+            except SHARD_NOT_FOUND as error:
+                if await missing.has_left(error, ShardProgress(position=position)):
+                    raise
 
 
 # How far arrival times may be out of order within a shard. Records are found by the service's own

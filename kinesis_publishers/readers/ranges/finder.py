@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
-from kinesis_publishers.assembly import Services, open_services
-from kinesis_publishers.clock import Clock
-from kinesis_publishers.config import Properties
-from kinesis_publishers.engine.alignment import LATE_AFTER, ReadLimit
+from kinesis_publishers.assembly import Services
+from kinesis_publishers.engine.alignment import LATE_AFTER, ReadLimit, latest_known
 from kinesis_publishers.engine.consumer_context import SHARD_NOT_FOUND
 from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
-from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import ShardKey, StartingPosition, StreamProgress
-from kinesis_publishers.readers.ranges.rounds import Counts, Rounds
+from kinesis_publishers.readers.ranges.rounds import Counts, Look, Rounds
 from kinesis_publishers.readers.ranges.rules import Portion
 from kinesis_publishers.readers.ranges.seen_records import RangeEnd, SeenRecords
 from kinesis_publishers.readers.ranges.shard_probe import ShardProbe
@@ -75,13 +71,7 @@ class KinesisRangeFinder:
         self._services = services
         self._piece_records = piece_records
         self._late = Counter[ShardKey]() if late is None else late
-        self.rounds = Rounds(
-            services.clock,
-            services.events,
-            self._for_each,
-            parents_first=services.discovery.config.parents_first,
-            patience_seconds=patience_seconds,
-        )
+        self.rounds = Rounds(services, self._for_each, patience_seconds)
         self.aligned_until = aligned_until
         self._shards = ShardTable(services, resume)
         self._probes: dict[ShardKey, ShardProbe] = {}
@@ -91,35 +81,6 @@ class KinesisRangeFinder:
         # When the listing was asked for, by the service's clock.
         self._listed_at = datetime.min.replace(tzinfo=UTC)
         self._next_round = float("-inf")
-
-    @classmethod
-    @asynccontextmanager
-    async def from_properties(
-        cls,
-        properties: Properties,
-        *,
-        resume: Mapping[str, StreamProgress] | None = None,
-        piece_records: int | None = None,
-        patience_seconds: float | None = None,
-        late: Counter[ShardKey] | None = None,
-        aligned_until: datetime | None = None,
-        events: EventSink | None = None,
-        clock: Clock | None = None,
-    ) -> AsyncIterator[Self]:
-        """Open clients as ``properties`` say, yield a finder, and close them.
-
-        Raises:
-            ConfigError: the properties cannot work; every problem is named.
-        """
-        async with open_services(properties, events=events, clock=clock) as services:
-            yield cls(
-                services,
-                resume=resume,
-                piece_records=piece_records,
-                patience_seconds=patience_seconds,
-                late=late,
-                aligned_until=aligned_until,
-            )
 
     @property
     def progress(self) -> dict[str, StreamProgress]:
@@ -230,15 +191,14 @@ class KinesisRangeFinder:
 
     def _startable_probes(self) -> list[ShardProbe]:
         before, self._probes = self._probes, {}
-        services = self._services
-        shared = services.polling.create, services.clock, services.aggregates, self._piece_records
         startable = self._shards.startable()
         # With more shards, each is asked less often.
         tip_lasts = timedelta(seconds=max(_TIP_LASTS_SECONDS, 3 * _look_interval(len(startable))))
         for shard in startable:
             probe = before.get(shard.key)
             if probe is None:
-                probe = ShardProbe(shard, SeenRecords(self._shards.progress[shard.key]), *shared)
+                seen = SeenRecords(self._shards.progress[shard.key])
+                probe = ShardProbe(shard, seen, self._services, self._piece_records)
             probe.shard, probe.tip_lasts = shard, tip_lasts
             self._probes[shard.key] = probe
         return list(self._probes.values())
@@ -264,9 +224,7 @@ class KinesisRangeFinder:
             pause = self._services.clock.monotonic() + interval / _GROUPS
             self._next_round = min(max(self._next_round, pause), self._next_discovery)
 
-    async def _for_each(
-        self, probes: Sequence[ShardProbe], look: Callable[[ShardProbe], Awaitable[None]]
-    ) -> None:
+    async def _for_each(self, probes: Sequence[ShardProbe], look: Look) -> None:
         waiting = list(reversed(probes))
 
         async def work() -> None:
@@ -277,9 +235,7 @@ class KinesisRangeFinder:
             for number in range(min(_LOOKS_AT_ONCE, len(waiting))):
                 scope.spawn(work(), name=f"look at shards ({number})")
 
-    async def _look_at(
-        self, probe: ShardProbe, look: Callable[[ShardProbe], Awaitable[None]]
-    ) -> None:
+    async def _look_at(self, probe: ShardProbe, look: Look) -> None:
         if probe.last_look == float("-inf"):
             # Later losses show with the first record after them.
             guard, now = self._services.data_loss, self._services.clock.now()
@@ -287,9 +243,7 @@ class KinesisRangeFinder:
         await self._look_or_begin_again(probe, look)
         self._shards.progress[probe.shard.key] = probe.progress
 
-    async def _look_or_begin_again(
-        self, probe: ShardProbe, look: Callable[[ShardProbe], Awaitable[None]]
-    ) -> None:
+    async def _look_or_begin_again(self, probe: ShardProbe, look: Look) -> None:
         services = self._services
         missing = services.missing(probe.shard)
         # Retry within the round: Trigger.Once has only one.
@@ -300,7 +254,7 @@ class KinesisRangeFinder:
                 now, progress = services.clock.now(), probe.progress
                 await services.data_loss.report_trimmed(probe.shard, progress, now, cause=error)
                 horizon = StartingPosition.trim_horizon()
-                probe.begin_at_horizon(await services.polling.create(horizon, probe.shard))
+                probe.begin_again(await services.polling.create(horizon, probe.shard))
             except SHARD_NOT_FOUND as error:
                 if await missing.has_left(error, probe.progress):
                     return probe.give_up()
@@ -317,7 +271,7 @@ class KinesisRangeFinder:
                 probe = self._probes[key]
                 shard, before = probe.shard, probe.progress
                 if late_before is not None:
-                    late = probe.seen.count_late(late_before, count, probe.sample)
+                    late = probe.seen.count_late(late_before, count, probe.plan.sample)
                     self._late.update({key: late} if late else ())
                 end = probe.take(count)
                 if end is None:
@@ -328,8 +282,7 @@ class KinesisRangeFinder:
                     scope.spawn(checking, name=f"check the beginning of {shard}")
                 ends[key] = end
                 self._shards.progress[key] = end.progress
-        reached = [end.progress.as_of for end in ends.values() if end.progress.as_of is not None]
-        self.aligned_until = max(reached + ([] if until is None else [until]), default=None)
+        self.aligned_until = latest_known(until, *(end.progress.as_of for end in ends.values()))
         self._is_listing_stale |= any(end.progress.is_ended for end in ends.values())
         return ends
 

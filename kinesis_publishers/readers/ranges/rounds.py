@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeAlias
 
-from kinesis_publishers.clock import Clock
+from kinesis_publishers.assembly import Services
 from kinesis_publishers.engine.alignment import (
     Front,
     Patience,
@@ -16,13 +16,15 @@ from kinesis_publishers.engine.alignment import (
     admit,
     common_instant,
 )
-from kinesis_publishers.events import EventSink, ShardLeftBehind
+from kinesis_publishers.events import ShardLeftBehind
 from kinesis_publishers.model import ShardKey
 from kinesis_publishers.readers.ranges.rules import (
     BEHIND_NOW,
     INSTANT,
+    MOST_RECORDS,
     NO_SAMPLE,
     Portion,
+    Sample,
     portion_end,
     whole_millisecond,
 )
@@ -30,15 +32,11 @@ from kinesis_publishers.readers.ranges.shard_probe import ShardProbe
 
 #: How many of the records that were seen of each shard make its range; ``None`` for all.
 Counts: TypeAlias = "dict[ShardKey, int | None]"
-#: Looks at some shards, at once.
-Look: TypeAlias = (
-    "Callable[[Sequence[ShardProbe], Callable[[ShardProbe], Awaitable[None]]], Awaitable[None]]"
-)
+Look: TypeAlias = "Callable[[ShardProbe], Awaitable[None]]"
 
 _LOGGER = logging.getLogger(__name__)
 
-# The limits of one count of a shard; the first is that of GetRecords (AWS service limits).
-_MOST_RECORDS = 10_000
+# The least that one count of a shard looks at.
 _FEWEST_RECORDS = 100
 # The counts per round: one shard may have most of what the limit allows.
 _COUNTS_PER_ROUND = 4
@@ -55,8 +53,7 @@ class Rounds:
     """Finds the instant of each round, and what arrived before it.
 
     Args:
-        for_each: looks at shards.
-        parents_first: whether a shard is read when its parents are in earlier rounds.
+        for_each: looks at some shards, at once.
         patience_seconds: how long a shard that cannot be read holds the others back; ``None`` if
             the shards do not stay together.
 
@@ -66,16 +63,13 @@ class Rounds:
 
     def __init__(
         self,
-        clock: Clock,
-        events: EventSink,
-        for_each: Look,
-        *,
-        parents_first: bool,
+        services: Services,
+        for_each: Callable[[Sequence[ShardProbe], Look], Awaitable[None]],
         patience_seconds: float | None,
     ) -> None:
-        self._clock = clock
-        self._events, self._for_each = events, for_each
-        self._parents_first = parents_first
+        self._clock, self._events = services.clock, services.events
+        self._parents_first = services.discovery.config.parents_first
+        self._for_each = for_each
         self._patience: Patience[ShardKey] | None = (
             None if patience_seconds is None else Patience(patience_seconds)
         )
@@ -226,14 +220,17 @@ class Rounds:
         limit: ReadLimit,
     ) -> tuple[Counts, list[ShardProbe]]:
         """Count what comes first over all shards, within ``limit``; return as the above does."""
+
+        async def count(probe: ShardProbe) -> None:
+            sample = probe.plan.sample or NO_SAMPLE
+            await probe.count(_records_to_count(limit, len(probes), sample))
+
         # Nothing behind a gap can be counted.
         may_ask = set(due)
         asked = [one for one in probes if one.forget_after(_NEVER) or one in may_ask]
         holders = list(probes)
         for _ in range(_COUNTS_PER_ROUND):
-            await self._for_each(
-                asked, lambda probe: probe.count(_records_to_count(limit, len(probes), probe))
-            )
+            await self._for_each(asked, count)
             bound, holders = self._counted_until(probes)
             counts = admit([one.seen.lane for one in probes], limit, bound.timestamp())
             asked = [one for one in holders if one in may_ask]
@@ -282,12 +279,12 @@ class Rounds:
             self._events(ShardLeftBehind(shard=key, seconds=seconds))
 
 
-def _records_to_count(limit: ReadLimit, shards: int, probe: ShardProbe) -> int:
+def _records_to_count(limit: ReadLimit, shards: int, sample: Sample) -> int:
     """Return how many records of a shard to look at, so that the limit can be used up."""
-    wanted = _MOST_RECORDS
+    wanted = MOST_RECORDS
     if limit.records is not None:
         wanted = min(wanted, limit.records)
     if limit.payload_bytes is not None:
-        wanted = min(wanted, int(limit.payload_bytes / (probe.sample or NO_SAMPLE).record_bytes))
+        wanted = min(wanted, int(limit.payload_bytes / sample.record_bytes))
     # Twice an even share: a shard with much gets what one with little leaves.
-    return max(limit.min_records, min(_MOST_RECORDS, max(_FEWEST_RECORDS, 2 * wanted // shards)))
+    return max(limit.min_records, min(MOST_RECORDS, max(_FEWEST_RECORDS, 2 * wanted // shards)))

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from attrs import astuple, define, evolve, field, frozen
 
 from kinesis_publishers.engine.alignment import Weight
+from kinesis_publishers.model import RecordBatch
 
 # The next look finds records that arrive during this one, or whose arrival times are out of order.
 # The closer to now a look is, the more often it finds nothing.
@@ -34,14 +35,17 @@ _HEADWAY_SECONDS = 60.0
 _SHARD_BYTES_PER_SECOND = 1024 * 1024
 # The resolution of arrival times.
 INSTANT = timedelta(milliseconds=1)
-# The most that GetRecords returns (AWS service limits), and the least for a piece of a range. Tasks
-# that read one shard share five calls and 2 MB a second.
-_PAGE_RECORDS = 10_000
-_PAGE_BYTES = 10 * 1024 * 1024
+# The most that one GetRecords returns (AWS service limits).
+MOST_RECORDS = 10_000
+# As much is the least for a piece of a range: tasks that read one shard share five calls and 2 MB a
+# second.
+_PAGE_RECORDS, _PAGE_BYTES = MOST_RECORDS, 10 * 1024 * 1024
 _MOST_PIECES = 4
 # A shard allows five new iterators a second (AWS service limits), and its readers need some.
 _JUMPS_AT_ONCE = 5.0
 _JUMPS_PER_SECOND = 3.0
+# How far before a silence its last record is sought first, and then, step by step.
+_FIRST_STEP, _LONGEST_STEP, _BACK_GROWTH = timedelta(seconds=1), timedelta(days=366), 4
 # The weight of the latest sample.
 _WEIGHT = 0.3
 
@@ -243,3 +247,98 @@ class JumpBudget:
             return False
         self._left -= 1.0
         return True
+
+
+@frozen
+class Step:
+    """One call for records: it reads on, or jumps to those that arrived ``since`` an instant."""
+
+    limit: int
+    since: datetime | None = None
+
+
+@define(eq=False)
+class LookPlanner:
+    """Decides where the next call of a look goes, by what the earlier ones have shown.
+
+    A look *jumps* to an instant and takes a record from there, so that a range of any size costs
+    two small calls: it ends before that record. Or it *reads on* from where the last call ended,
+    which costs one call and finds the tip of a shard that has little traffic. Where nothing follows
+    the instant, the last record before it is sought, nearer and nearer.
+
+    Attributes:
+        sample: how fast the shard is written to.
+        is_quiet: whether so little comes that reading on finds the tip.
+        growth: by how much more than planned is read on, because a burst continues.
+        nothing_since: when the shard had no more records, as a jump has shown.
+    """
+
+    jumps: JumpBudget = field(factory=JumpBudget, init=False)
+    sample: Sample | None = field(default=None, init=False)
+    is_quiet: bool = field(default=False, init=False)
+    growth: int = field(default=1, init=False)
+    nothing_since: datetime | None = field(default=None, init=False)
+    # More than usual where a few records arrived at one instant, which does not tell how fast the
+    # shard fills.
+    _jump_records: int | None = field(default=None, init=False)
+    # How far before the silence its last record is sought.
+    _back: timedelta = field(default=_FIRST_STEP, init=False)
+    _is_tail_untried: bool = field(default=False, init=False)
+
+    def read_on(self, limit: int | None = None) -> Step:
+        """Return the step that takes about this many of the next records."""
+        return Step(min(MOST_RECORDS, (limit or tail_limit(self.sample)) * self.growth))
+
+    def next(self, latest: datetime, target: datetime, now: float) -> Step | None:
+        """Return the next step to ``target``; ``None`` if it is a jump, and too early.
+
+        ``latest`` is the latest arrival that was seen, ``now`` on the monotonic clock.
+        """
+        sample, limit = self.sample, tail_limit(self.sample)
+        until = self.nothing_since or target
+        seconds = (until - latest).total_seconds()
+        if self.nothing_since is not None:
+            if self._is_tail_untried:
+                self._is_tail_untried = False
+                return self.read_on(limit)
+            if until - latest <= 2 * INSTANT:
+                # Times do not divide an instant.
+                return self.read_on(rest_limit(sample))
+            # Where a page was not enough, or records come in bursts, the rate tells nothing.
+            tells = self.growth == 1 and self._jump_records is None
+            if tells and is_little(sample, seconds):
+                return self.read_on(expected_records(sample, seconds))
+            target = max(latest + INSTANT, until - min(self._back, (until - latest) / 2))
+        elif self.is_quiet or (self.growth == 1 and is_little(sample, seconds, records=limit)):
+            return self.read_on(limit)
+        if not self.jumps.take(now):
+            return None
+        return Step(self._jump_records or tail_limit(sample, is_jump=True), target)
+
+    def learn(
+        self, fresh: RecordBatch, counts: Sequence[int], since: datetime | None, *, is_cut: bool
+    ) -> None:
+        """Measure the write rate by new records, unless a burst continues after them.
+
+        Args:
+            counts: how many user records each of them has.
+            since: from when on they arrived, if that is known.
+            is_cut: whether more may follow.
+        """
+        arrivals, most = fresh.arrival_epoch_seconds, rest_limit(self.sample)
+        if is_cut and len(fresh) < most and arrivals and arrivals[0] == arrivals[-1]:
+            # The next jump takes more, so that it reaches the next burst.
+            self._jump_records = min(most, len(fresh) * 10)
+        elif len(arrivals) >= (2 if since is None else 1):
+            begin = min(arrivals) if since is None else since.timestamp()
+            weights = list(map(Weight, map(len, fresh.payloads), counts))
+            self.sample = sampled(self.sample, weights, seconds=max(arrivals) - begin)
+
+    def note_nothing(self, since: datetime) -> None:
+        """Take note that no record has arrived since then."""
+        if self.nothing_since is None:
+            # Mostly nothing has come at all, which one call shows.
+            self._back, self._is_tail_untried = _FIRST_STEP, True
+        else:
+            self._back = min(self._back * _BACK_GROWTH, _LONGEST_STEP)
+        self.nothing_since = since

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from attrs import define, evolve, field, frozen
 
-from kinesis_publishers.engine.alignment import Lane, Weight, count_before
+from kinesis_publishers.engine.alignment import Lane, Weight, count_before, latest_known
 from kinesis_publishers.model import (
     RangeSize,
     RecordBatch,
@@ -17,12 +17,7 @@ from kinesis_publishers.model import (
     StartingPosition,
     resume_after,
 )
-from kinesis_publishers.readers.ranges.rules import (
-    NO_SAMPLE,
-    Sample,
-    expected_bytes,
-    sampled,
-)
+from kinesis_publishers.readers.ranges.rules import NO_SAMPLE, Sample, expected_bytes
 
 # What is worth a task, where more comes at one instant than looks tell.
 _DENSE_BYTES = 2 * 1024 * 1024
@@ -125,7 +120,7 @@ class SeenRecords:
     @property
     def latest_arrival(self) -> datetime | None:
         """The latest arrival of what was seen or is in ranges; ``None`` if nothing tells."""
-        return _latest(self.start.as_of, self._latest)
+        return latest_known(self.start.as_of, self._latest)
 
     @property
     def last(self) -> SequenceNumber | None:
@@ -165,17 +160,30 @@ class SeenRecords:
             return True
         return self._latest is not None and self._latest >= instant
 
-    def add(self, fresh: RecordBatch, counts: Sequence[int]) -> None:
-        """Add records that directly follow the seen ones; ``counts`` are their deliveries."""
+    @property
+    def user_records(self) -> int:
+        """How many user records the records behind the gap have."""
+        return sum(one.records for one in self._weights)
+
+    def add(
+        self, fresh: RecordBatch, counts: Sequence[int], *, since: datetime | None = None
+    ) -> None:
+        """Add records that follow the seen ones; ``counts`` are their user records.
+
+        They follow directly, or, with ``since``, are the first ones since that instant, behind a
+        gap.
+        """
+        if since is not None:
+            if self.gap_until is None and self._numbers:
+                self._first = SequenceNumber(self._numbers[0])
+                self._first_arrival = _instant_of(self._arrivals[0])
+                self._last_in_front = SequenceNumber(self._numbers[-1])
+            self.gap_until = since
+            self._numbers, self._weights, self._arrivals = [], [], []
         self._numbers += fresh.sequence_numbers
         self._weights += map(Weight, map(len, fresh.payloads), counts)
         self._arrivals += fresh.arrival_epoch_seconds
-        self._latest = _latest(self._latest, fresh.last_arrival)
-
-    def leap_to(self, fresh: RecordBatch, counts: Sequence[int], since: datetime) -> None:
-        """Add the first records since an instant: there is a gap before them."""
-        self._open_gap(since)
-        self.add(fresh, counts)
+        self._latest = latest_known(self._latest, fresh.last_arrival)
 
     def cut(self, page: RecordBatch, since: datetime) -> None:
         """Note the first record since an instant, if it is in the gap and after earlier cuts."""
@@ -185,18 +193,10 @@ class SeenRecords:
         if after is None or number is None or not after < number:
             return
         if not self._numbers or number < SequenceNumber(self._numbers[0]):
-            as_of = _latest(before.as_of, page.last_arrival)
+            as_of = latest_known(before.as_of, page.last_arrival)
             progress = ShardProgress(position=resume_after(number), as_of=as_of)
             size = RangeSize(records=None, seen_since=since, seen_records=len(page))
             self._cuts.append(RangeEnd(progress=progress, size=size))
-
-    def _open_gap(self, until: datetime) -> None:
-        if self.gap_until is None and self._numbers:
-            self._first = SequenceNumber(self._numbers[0])
-            self._first_arrival = _instant_of(self._arrivals[0])
-            self._last_in_front = SequenceNumber(self._numbers[-1])
-        self.gap_until = until
-        self._numbers, self._weights, self._arrivals = [], [], []
 
     def count_before(self, instant: datetime) -> int:
         """Return how many of the records come before the first one that arrived since then."""
@@ -234,16 +234,18 @@ class SeenRecords:
         first, first_arrival = self._first, self._first_arrival
         if self.gap_until is None and count:
             first, first_arrival = SequenceNumber(self._numbers[0]), self.first_arrival
-        weights = self._weights[:count]
-        size = RangeSize(records=count)
-        if self.gap_until is not None:
+        weights, payload_bytes = self._weights[:count], None
+        if self.gap_until is None:
+            size = RangeSize(records=count)
+            payload_bytes = sum(one.payload_bytes for one in weights)
+        else:
             # The record that the range ends before has to come, too.
             size = RangeSize(records=None, seen_since=self.gap_until, seen_records=max(1, count))
         end = RangeEnd(
             progress=progress,
             first=first,
             first_arrival=first_arrival,
-            payload_bytes=_bytes_of(weights) if self.gap_until is None else None,
+            payload_bytes=payload_bytes,
             size=size,
             user_records=sum(weight.records for weight in weights),
             cuts=tuple(self._cuts),
@@ -254,11 +256,13 @@ class SeenRecords:
         if count:
             latest = _instant_of(max(self._arrivals[:count]))
             position = resume_after(SequenceNumber(self._numbers[count - 1]))
-            return ShardProgress(position=position, as_of=_latest(self.start.as_of, latest))
+            return ShardProgress(position=position, as_of=latest_known(self.start.as_of, latest))
         if not self._numbers:
             return self.start
         position = StartingPosition.at(SequenceNumber(self._numbers[0]))
-        return ShardProgress(position=position, as_of=_latest(self.start.as_of, self.gap_until))
+        return ShardProgress(
+            position=position, as_of=latest_known(self.start.as_of, self.gap_until)
+        )
 
     def _rest(self, progress: ShardProgress, count: int) -> SeenRecords:
         rest = SeenRecords(progress)
@@ -271,29 +275,8 @@ class SeenRecords:
 
     def renew(self, seen: datetime) -> None:
         """Remember that everything that arrived before ``seen`` is in ranges."""
-        self.start = evolve(self.start, as_of=_latest(self.start.as_of, seen))
-
-
-def _bytes_of(weights: Sequence[Weight]) -> int:
-    return sum(weight.payload_bytes for weight in weights)
-
-
-def resampled(
-    before: Sample | None, fresh: RecordBatch, counts: Sequence[int], *, since: datetime | None
-) -> Sample | None:
-    """Return the estimate with records added, which are as many deliveries as ``counts`` says."""
-    arrivals = fresh.arrival_epoch_seconds
-    if not arrivals or (since is None and len(arrivals) < 2):
-        return before
-    begin = _instant_of(min(arrivals)) if since is None else since
-    seconds = (_instant_of(max(arrivals)) - begin).total_seconds()
-    weights = list(map(Weight, map(len, fresh.payloads), counts))
-    return sampled(before, weights, seconds=seconds)
+        self.start = evolve(self.start, as_of=latest_known(self.start.as_of, seen))
 
 
 def _instant_of(epoch_seconds: float) -> datetime:
     return datetime.fromtimestamp(epoch_seconds, UTC)
-
-
-def _latest(*instants: datetime | None) -> datetime | None:
-    return max((instant for instant in instants if instant is not None), default=None)

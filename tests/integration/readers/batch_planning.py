@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis, StoredRecord
     from kinesis_publishers.testing.manual_clock import ManualClock
 
-__all__ = ["FIRST", "NOON", "BatchServer"]
+__all__ = ["FIRST", "NOON", "OWN_PUBLISHER", "BatchServer"]
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FIRST = "shardId-000000000000"
+# It may not see the tip, so that each range is given a last record.
+OWN_PUBLISHER = "tests.unit.config.test_config_plugin_fit:PollsAndSaysSo"
 
 
 class _ServersClock(SystemClock):

@@ -13,14 +13,12 @@ from kinesis_publishers.errors import (
     PositionTrimmedError,
 )
 from kinesis_publishers.readers.bounded_read import Narrowing
-from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
+from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.integration.readers.batch_planning import FIRST, NOON, BatchServer
+from tests.integration.readers.batch_planning import FIRST, NOON, OWN_PUBLISHER, BatchServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_OWN_PUBLISHER = "tests.unit.config.test_config_plugin_fit:PollsAndSaysSo"
 
 
 @pytest.fixture
@@ -126,10 +124,23 @@ async def test_planning_costs_two_calls_a_shard_however_much_there_is(kinesis: B
 async def test_a_publisher_that_may_not_show_the_tip_is_given_a_last_record(
     kinesis: BatchServer,
 ) -> None:
-    assert await kinesis.plan(stream_recordpublisher=_OWN_PUBLISHER) == []
+    assert await kinesis.plan(stream_recordpublisher=OWN_PUBLISHER) == []
     kinesis.put(300, every=1)
     kinesis.wait(600)
-    (one,) = await kinesis.plan(stream_recordpublisher=_OWN_PUBLISHER)
+    (one,) = await kinesis.plan(stream_recordpublisher=OWN_PUBLISHER)
+    assert one.end == SequenceNumber(kinesis.stored()[-1].sequence_number)
+
+
+@pytest.mark.parametrize("operation", ["GetShardIterator", "GetRecords"])
+async def test_a_shard_that_is_not_found_for_a_moment_is_asked_again(
+    kinesis: BatchServer, operation: str
+) -> None:
+    kinesis.put(300, every=1)
+    kinesis.wait(600)
+    missing = {"code": "ResourceNotFoundException", "message": "not found"}
+    for every in (1, 2):
+        kinesis.server.add_fault(Fault(operation, "error", every=every, times=2, **missing))
+    (one,) = await kinesis.plan(stream_recordpublisher=OWN_PUBLISHER)
     assert one.end == SequenceNumber(kinesis.stored()[-1].sequence_number)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.examples import examples
-from tests.integration.readers.batch_planning import NOON, BatchServer
+from tests.integration.readers.batch_planning import NOON, OWN_PUBLISHER, BatchServer
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -43,11 +43,17 @@ def between(cut: float | None, later: float | None) -> dict[str, object]:
 
 @pytest.mark.deep
 @settings(max_examples=examples(3, deep=True))
-@given(_histories, _histories, st.lists(st.floats(0, 1), min_size=1, max_size=2))
+@given(
+    _histories,
+    _histories,
+    st.lists(st.floats(0, 1), min_size=1, max_size=2),
+    st.sampled_from([{}, {"stream_recordpublisher": OWN_PUBLISHER}]),
+)
 def test_batches_that_touch_have_every_record_once_and_the_same_later(
     history: list[tuple[str, int, float]],
     more: list[tuple[str, int, float]],
     fractions: list[float],
+    publisher: dict[str, object],
 ) -> None:
     clock = ManualClock(start=NOON)
     with LocalKinesis.in_thread(Limits.off(), clock) as server:
@@ -57,7 +63,7 @@ def test_batches_that_touch_have_every_record_once_and_the_same_later(
         kinesis.wait(0.001)
         now, begin = clock.now().timestamp(), NOON.timestamp()
         cuts = sorted(round(begin + one * (now - begin), 3) for one in fractions)
-        batches = [between(*pair) for pair in pairwise([None, *cuts, now])]
+        batches = [between(*pair) | publisher for pair in pairwise([None, *cuts, now])]
         expected = [
             one.sequence_number for shard in server.records("orders").values() for one in shard
         ]

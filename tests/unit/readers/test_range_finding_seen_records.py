@@ -38,7 +38,7 @@ def progress(index: int) -> ShardProgress:
 
 def leap(seen: SeenRecords, index: int) -> None:
     found = RECORDS[index]
-    seen.leap_to(batch_of([found]), [1], found.approximate_arrival_timestamp)
+    seen.add(batch_of([found]), [1], since=found.approximate_arrival_timestamp)
 
 
 def cut(seen: SeenRecords, index: int) -> None:
