@@ -10,7 +10,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ from kinesis_publishers.tasks import cancellable
 
 if TYPE_CHECKING:
     from pyreqwest.request import StreamRequest
-    from pyreqwest.response import Response
+    from pyreqwest.response import Response, ResponseBodyReader
 
 _LOGGER = logging.getLogger(__name__)
 _DAEMON_WARNING = (
@@ -48,21 +48,17 @@ _PAUSE_SECONDS = 0.01
 
 
 class _ExitGuard:
-    """The resources to abandon before the interpreter ends, and the calls in flight."""
+    """The responses to abandon before the interpreter ends, and the calls in flight."""
 
     def __init__(self) -> None:
-        self._open: dict[_Exchange, asyncio.AbstractEventLoop] = {}
+        self._open: dict[_PyreqwestResponse, asyncio.AbstractEventLoop] = {}
         self._calls: dict[object, asyncio.AbstractEventLoop] = {}
         self._is_exiting = False
         self._is_registered = False
         self._has_warned = False
 
-    def add(self, resource: _Exchange) -> None:
-        """Abandon ``resource`` at exit, unless it is discarded before.
-
-        Raises:
-            ClosedError: the interpreter is about to end.
-        """
+    def add(self, response: _PyreqwestResponse) -> None:
+        """Abandon ``response`` at exit, unless it is discarded before."""
         self._refuse_when_exiting()
         if not self._is_registered:
             self._is_registered = True
@@ -70,19 +66,14 @@ class _ExitGuard:
         if threading.current_thread().daemon and not self._has_warned:
             self._has_warned = True
             _LOGGER.warning(_DAEMON_WARNING)
-        self._open[resource] = asyncio.get_running_loop()
+        self._open[response] = asyncio.get_running_loop()
 
-    def discard(self, resource: _Exchange) -> None:
-        """Forget ``resource``: it is closed."""
-        self._open.pop(resource, None)
+    def discard(self, response: _PyreqwestResponse) -> None:
+        self._open.pop(response, None)
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
-        """Allow a call of the foreign thread in the body; the exit waits for its end.
-
-        Raises:
-            ClosedError: the interpreter is about to end.
-        """
+        """Allow a call of the foreign thread in the body; the exit waits for its end."""
         self._refuse_when_exiting()
         token = object()
         self._calls[token] = asyncio.get_running_loop()
@@ -98,11 +89,11 @@ class _ExitGuard:
     def _abandon_all(self) -> None:
         self._is_exiting = True
         deadline = time.monotonic() + _ABANDON_SECONDS  # no clock is injected this late
-        resources = list(self._open.items())
-        others = [one for one, loop in resources if not loop.is_running()]
+        responses = list(self._open.items())
+        others = [one for one, loop in responses if not loop.is_running()]
         in_threads = [
             asyncio.run_coroutine_threadsafe(one.abandon(), loop)
-            for one, loop in resources
+            for one, loop in responses
             if loop.is_running()  # in a daemon thread
         ]
         with contextlib.suppress(OSError, RuntimeError, TimeoutError):
@@ -121,9 +112,9 @@ class _ExitGuard:
         return not sys._current_frames().keys() <= known
 
 
-async def _abandon(resources: Iterable[_Exchange]) -> None:
+async def _abandon(responses: Iterable[_PyreqwestResponse]) -> None:
     async with asyncio.timeout(_ABANDON_SECONDS):
-        await asyncio.gather(*(one.abandon() for one in resources), return_exceptions=True)
+        await asyncio.gather(*(one.abandon() for one in responses), return_exceptions=True)
 
 
 _EXIT_GUARD = _ExitGuard()
@@ -157,17 +148,17 @@ class PyreqwestCarrier(SubscriptionCarrier):
 
     async def open(self, call: SignedCall) -> SubscriptionResponse:
         # Reading and parsing certificates takes milliseconds.
-        exchange = _Exchange(await asyncio.to_thread(self._create_client), call)
-        _EXIT_GUARD.add(exchange)
+        response = _PyreqwestResponse(await asyncio.to_thread(self._create_client), call)
+        _EXIT_GUARD.add(response)
         try:
             with connection_errors(_ERRORS, call.where):
-                response = await exchange.start()
-            if self._requires_http_2 and response.version != "HTTP/2.0":
+                answer = await response.start()
+            if self._requires_http_2 and answer.version != "HTTP/2.0":
                 raise http_2_not_offered(call.url)
         except BaseException:
-            await exchange.close()
+            await response.close()
             raise
-        return _PyreqwestResponse(exchange, response, call.where)
+        return response
 
     def _create_client(self) -> Client:
         builder = (
@@ -196,10 +187,11 @@ class PyreqwestCarrier(SubscriptionCarrier):
             raise self._endpoint.unusable_ca_bundle(error) from error
 
 
-class _Exchange:
-    """A request and the client that sends it, and nothing else."""
+class _PyreqwestResponse(SubscriptionResponse):
+    """A call, the client that sends it, and its answer once :meth:`start` has returned."""
 
     def __init__(self, client: Client, call: SignedCall) -> None:
+        self._where = call.where
         self._client: Client | None = client
         self._request: StreamRequest | None = (
             client.post(call.url)
@@ -209,14 +201,22 @@ class _Exchange:
             .streamed_read_buffer_limit(0)
             .build_streamed()
         )
-        self._is_answered = False
+        self._body: ResponseBodyReader | None = None
 
     async def start(self) -> Response:
         assert self._request is not None
         with _EXIT_GUARD.call():
-            response = await cancellable(self._request.__aenter__)
-        self._is_answered = True
-        return response
+            answer = await cancellable(self._request.__aenter__)
+        self._body = answer.body_reader
+        self.status = answer.status
+        self.headers = {name.lower(): value for name, value in answer.headers.items()}
+        return answer
+
+    async def read(self) -> bytes:
+        assert self._body is not None
+        with connection_errors(_ERRORS, self._where), _EXIT_GUARD.call():
+            chunk = await cancellable(self._body.read_chunk)
+        return b"" if chunk is None else bytes(chunk)
 
     async def close(self) -> None:
         # A connection lives as long as something refers to its client, closed or not.
@@ -227,7 +227,7 @@ class _Exchange:
         try:
             with _EXIT_GUARD.call():
                 try:
-                    if request is not None and self._is_answered:
+                    if request is not None and self._body is not None:
                         await request.__aexit__(None, None, None)
                 finally:
                     await client.close()
@@ -238,22 +238,3 @@ class _Exchange:
         # Closing the request waits for a read in progress, in a loop that may never run.
         if self._client is not None:
             await self._client.close()
-
-
-class _PyreqwestResponse(SubscriptionResponse):
-    def __init__(self, exchange: _Exchange, response: Response, where: str) -> None:
-        self.status = response.status
-        self.headers: Mapping[str, str] = {
-            name.lower(): value for name, value in response.headers.items()
-        }
-        self._exchange = exchange
-        self._body = response.body_reader
-        self._where = where
-
-    async def read(self) -> bytes:
-        with connection_errors(_ERRORS, self._where), _EXIT_GUARD.call():
-            chunk = await cancellable(self._body.read_chunk)
-        return b"" if chunk is None else bytes(chunk)
-
-    async def close(self) -> None:
-        await self._exchange.close()
