@@ -23,17 +23,14 @@ from kinesis_publishers.aws.clients import method_of
 from kinesis_publishers.aws.errors import mapped_errors
 from kinesis_publishers.aws.signing import CallPattern, check_credentials, learn_time
 from kinesis_publishers.clock import Clock, ServiceClock
+from kinesis_publishers.model import StartingPosition
 
 JSON = "application/x-amz-json-1.1"
 
 
 @frozen
 class Answer:
-    """An answer of the service.
-
-    Attributes:
-        headers: their names are looked up in lower case.
-    """
+    """An answer of the service; the names of its headers are looked up in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -44,30 +41,18 @@ class Answer:
         return self.headers.get("content-type", "").startswith(cbor.CONTENT_TYPE)
 
     def parsed(self) -> Any:
-        """Return the decoded body.
-
-        Raises:
-            ValueError: the body does not match its content type.
-        """
+        """Return the decoded body; raises ``ValueError`` if it does not match its content type."""
         return cbor.loads(self.body) if self.is_cbor else orjson.loads(self.body)
 
 
 class _Taken(BaseException):
-    """Carries a signed request out of botocore, which does not catch it."""
-
-    def __init__(self, request: Any) -> None:
-        super().__init__()
-        self.request = request
+    """Carries a signed request, its argument, out of botocore, which does not catch it."""
 
 
 class ServiceCalls:
     """Makes calls with the endpoints and credentials of a client of aiobotocore.
 
-    The operations must not be called through the client itself.
-
-    Args:
-        carrier: sends the calls, except subscriptions.
-        clock: learns the service's time.
+    The client itself can no longer make them. ``clock`` learns the service's time.
     """
 
     def __init__(self, client: Any, carrier: AiohttpCarrier, clock: Clock) -> None:
@@ -88,11 +73,9 @@ class ServiceCalls:
     async def sign(
         self, operation: str, arn: str, body: bytes, where: str, content_type: str = JSON
     ) -> SignedCall:
-        """Return a signed call, to be sent at once.
+        """Return a signed call, to be sent at once; error messages name ``where``.
 
-        Args:
-            arn: the ARN of the stream or consumer; the endpoint may depend on it.
-            where: the subject of error messages.
+        The endpoint may depend on ``arn``, of a stream or a consumer.
         """
         pattern = self._patterns.get((operation, arn)) or await self._learn(operation, arn)
         found = self._client._request_signer._credentials
@@ -108,7 +91,7 @@ class ServiceCalls:
         try:
             await method_of(self._client, operation)(**{named: arn})
         except _Taken as taken:
-            pattern = CallPattern.of_request(taken.request)
+            pattern = CallPattern.of_request(taken.args[0])
         self._patterns[operation, arn] = pattern
         return pattern
 
@@ -134,25 +117,28 @@ class ServiceCalls:
 
 def error_in(answer: Answer) -> dict[str, Any]:
     """Return a refusal, in JSON or CBOR, as botocore's parser returns it."""
-    body = answer.body
-    if answer.is_cbor:
-        try:
-            body = orjson.dumps(answer.parsed())
-        except (TypeError, ValueError):
-            body = b""
-    response = {"status_code": answer.status, "headers": answer.headers, "body": body}
-    no_shape: Any = None
-    parsed: dict[str, Any] = create_parser("json").parse(response, no_shape)
+    try:
+        body = orjson.dumps(answer.parsed()) if answer.is_cbor else answer.body
+    except (TypeError, ValueError):
+        body = b""
+    response: Any = {"status_code": answer.status, "headers": answer.headers, "body": body}
+    parsed: dict[str, Any] = create_parser("json").parse(response, None)  # type: ignore[arg-type]
     return parsed
 
 
-def millis_of(instant: datetime) -> int:
-    """Return an instant in whole milliseconds since 1970, like the arrival of a record.
+def position_members(position: StartingPosition, kind: str, number: str) -> dict[str, Any]:
+    """Return a position as members of a call in JSON, with these names.
 
-    It is rounded down like those: rounding up would skip records of the same millisecond. Whole
-    seconds would begin too early, with records from before a pinned LATEST.
+    An instant is rounded down to milliseconds like the arrival of a record: rounding up would skip
+    records of the same millisecond. Whole seconds would begin too early, with records from before a
+    pinned LATEST.
     """
-    return int(instant.timestamp() * 1000)
+    members: dict[str, Any] = {kind: position.type.value}
+    if position.sequence_number is not None:
+        members[number] = position.sequence_number.sequence_number
+    if position.timestamp is not None:
+        members["Timestamp"] = int(position.timestamp.timestamp() * 1000) / 1000
+    return members
 
 
 def _take(request: Any, **_: Any) -> NoReturn:

@@ -47,11 +47,12 @@ def loads(body: bytes) -> Any:
     return value
 
 
-def dumps(members: dict[str, Any], timestamp_millis: int | None = None) -> bytes:
-    """Return a request, with its ``Timestamp`` if there is one.
+def dumps(members: dict[str, Any]) -> bytes:
+    """Return a request, whose ``Timestamp`` is in seconds if it has one.
 
     Its map has indefinite length, as AWS's SDK for Java writes it.
     """
-    if timestamp_millis is not None:
-        members = members | {"Timestamp": cbor2.CBORTag(_TIMESTAMP_TAG, timestamp_millis)}
+    if "Timestamp" in members:
+        millis = round(members["Timestamp"] * 1000)
+        members = members | {"Timestamp": cbor2.CBORTag(_TIMESTAMP_TAG, millis)}
     return cbor2.dumps(members, indefinite_containers=True)

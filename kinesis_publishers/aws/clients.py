@@ -1,15 +1,12 @@
-"""Opens clients of AWS services that send each call once, and runs those of boto3 in threads."""
+"""Opens clients of AWS services that send each call once."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import ip_address, ip_network
-from threading import Lock
-from typing import Any, Self, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -23,15 +20,12 @@ from botocore.config import Config
 from botocore.utils import get_environ_proxies
 
 from kinesis_publishers.aws.credentials import build_session
-from kinesis_publishers.aws.errors import mapped_errors
 from kinesis_publishers.clock import Clock, ServiceClock
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS
-from kinesis_publishers.errors import ClosedError, ConfigError
+from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.model.sources import stream_name_of
 
-_T = TypeVar("_T")
-_THREADS = 4
 _STRATEGY = "RecordDistributionStrategy"
 _SENT_AT = "kinesis_publishers.sent_at"
 _REGION = r"[a-z]+(-[a-z]+)+-[0-9]+"
@@ -40,12 +34,7 @@ _PROXY = r"(?i)((https?:)?//)?([^\s/?#\[\]]*@)?(\[[0-9a-f:]+\]|[^\s/?#@:]+)(:[0-
 
 @frozen(kw_only=True)
 class ServiceAddress:
-    """Where a client sends its calls, and its timeouts.
-
-    Attributes:
-        endpoint_url: an endpoint other than AWS's own.
-        read_timeout_seconds: the longest silence of a connection.
-    """
+    """Where a client sends its calls: ``endpoint_url``, or AWS's own; and its limits."""
 
     service: str = "kinesis"
     endpoint_url: str | None = None
@@ -90,7 +79,7 @@ def open_client(aws: AwsConfig, address: ServiceAddress) -> Any:
 async def open_aio_client(
     aws: AwsConfig, address: ServiceAddress, session: AioSession | None = None, **more: Any
 ) -> AsyncIterator[Any]:
-    """Return a context that opens a client of aiobotocore and closes it.
+    """Open a client of aiobotocore, and close it at the end.
 
     A given ``session`` has the credentials of ``aws`` already; ``more`` are settings of botocore.
     """
@@ -139,91 +128,8 @@ def _is_in_network(host: str, network: str) -> bool:
 
 
 def method_of(client: Any, operation: str) -> Any:
-    """Return the method with which a client calls ``operation``, as ``GetRecords``."""
+    """Return the method of ``client`` that calls ``operation``, such as ``GetRecords``."""
     return getattr(client, xform_name(operation))
-
-
-class Boto3Client:
-    """Sends each call once, outside the event loop, and raises this package's errors.
-
-    Use it as ``async with Boto3Client(config, name) as client``. The first call loads boto3, unless
-    :meth:`load` has done so.
-
-    Args:
-        name: its role in the names of threads and in messages, such as "control plane".
-        clock: learns the service's time.
-    """
-
-    def __init__(self, config: AwsConfig, name: str, clock: Clock | None = None) -> None:
-        self._clock = clock
-        self._config = config
-        self._name = name
-        prefix = f"kinesis-{name.replace(' ', '-')}"
-        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix=prefix)
-        self._opening = Lock()
-        self._client: Any = None
-        self._is_open = False
-
-    async def __aenter__(self) -> Self:
-        self._is_open = True
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._is_open = False
-        # Do not wait: a call in flight ends with its read timeout.
-        self._executor.shutdown(wait=False, cancel_futures=True)
-        if self._client is not None:
-            self._client.close()
-
-    @property
-    def calls_aws(self) -> bool:
-        """Whether the calls so far went to AWS's own hosts, not to an emulator."""
-        return self._client is not None and is_of_aws(self._client)
-
-    async def load(self) -> None:
-        """Load now what calls need, in a process whose files may disappear later."""
-        await asyncio.get_running_loop().run_in_executor(self._executor, self._opened)
-
-    async def call(self, operation: str, where: str, call: Callable[[Any], _T]) -> _T:
-        """Return ``call(client)``; error messages name ``operation`` and ``where``.
-
-        Raises:
-            ServiceError: AWS refuses the call, or cannot be reached.
-            ClosedError: the client is closed.
-        """
-        self._check_open(operation, where)
-
-        def attempt() -> _T:
-            client = self._opened()
-            # Opening takes long enough for this to be closed meanwhile.
-            self._check_open(operation, where)
-            with mapped_errors(operation, where, client=client):
-                return call(client)
-
-        return await asyncio.get_running_loop().run_in_executor(self._executor, attempt)
-
-    def _check_open(self, operation: str, where: str) -> None:
-        if not self._is_open:
-            raise ClosedError(f"{operation} of {where}: the {self._name} is closed")
-
-    def _opened(self) -> Any:
-        # Building a client reads files and parses the service model: not on the event loop.
-        with self._opening, mapped_errors("CreateClient", "Kinesis"):
-            self._client = self._client or self._create_client()
-            return self._client
-
-    def _create_client(self) -> Any:
-        address = ServiceAddress(
-            endpoint_url=self._config.endpoint_url,
-            # A wrong endpoint shows at the first call, and should show soon.
-            connect_timeout_seconds=3.0,
-            read_timeout_seconds=10.0,
-            max_connections=_THREADS,
-        )
-        client = open_client(self._config, address)
-        name_streams_if_asked(client.meta.events)
-        watch_clock(client, self._clock)
-        return client
 
 
 def watch_clock(client: Any, clock: Clock | None) -> None:
@@ -244,16 +150,15 @@ def watch_clock(client: Any, clock: Clock | None) -> None:
 def name_streams_if_asked(hooks: Any) -> None:
     """Make a client send names instead of ARNs after a refusal for lack of a StreamName.
 
-    AWS never requires a name: an ARN also identifies the account.
+    AWS never requires a name.
     """
 
     def repeat(response: Any, operation: Any, request_dict: dict[str, Any], **_: Any) -> int | None:
         # Some versions also pass other objects.
         answer = response[1] if response and isinstance(response[1], dict) else {}
         before = request_dict["body"]
-        if not asks_for_name(answer):
-            return None
-        _put_name(request_dict, operation)
+        if asks_for_name(answer):
+            _put_name(request_dict, operation)
         if request_dict["body"] == before:
             return None
         hooks.register("before-call.kinesis", _put_name, unique_id=__name__)

@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from threading import Lock
 from typing import Any, Self, TypeAlias, TypeVar
 
 from kinesis_publishers.abc import ControlPlane
-from kinesis_publishers.aws.clients import Boto3Client, method_of
-from kinesis_publishers.aws.errors import complete_answer, text_in
+from kinesis_publishers.aws.clients import (
+    ServiceAddress,
+    is_of_aws,
+    method_of,
+    name_streams_if_asked,
+    open_client,
+    watch_clock,
+)
+from kinesis_publishers.aws.errors import complete_answer, mapped_errors, text_in
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import AwsConfig
-from kinesis_publishers.errors import InvalidArgumentError, ServiceError
+from kinesis_publishers.errors import ClosedError, InvalidArgumentError, ServiceError
 from kinesis_publishers.model import (
     HashRange,
     Shard,
@@ -27,6 +36,7 @@ from kinesis_publishers.model.shards import MAX_RECORD_BYTES
 _T = TypeVar("_T")
 # The items of a page, and the parameters of the next request.
 _Page: TypeAlias = tuple[list[_T], dict[str, Any] | None]
+_THREADS = 4
 # After this time the first pages are outdated: a shard may have been split meanwhile.
 _LISTING_SECONDS = 60.0
 
@@ -44,14 +54,10 @@ class CallingControlPlane(ControlPlane):
         return False
 
     @abstractmethod
-    async def _ask(
+    async def ask(
         self, operation: str, where: str, read: Callable[[dict[str, Any]], _T], **request: Any
     ) -> _T:
-        """Make one call and return ``read(answer)``."""
-
-    async def ask(self, operation: str, where: str, **request: Any) -> dict[str, Any]:
-        """Make one call and return its answer; error messages name ``where``."""
-        return await self._ask(operation, where, lambda answer: answer, **request)
+        """Make one call and return ``read(answer)``; error messages name ``where``."""
 
     async def _list(
         self,
@@ -62,8 +68,8 @@ class CallingControlPlane(ControlPlane):
     ) -> tuple[_T, ...]:
         """Return the items of all pages.
 
-        A repeated listing continues with the refused page: otherwise a long listing would never
-        end while some of its calls are refused.
+        A repeated listing continues with the refused page. Otherwise a long one would never end
+        while some calls are refused.
         """
         key, now = f"{operation} {where}", asyncio.get_running_loop().time()
         known, items, request, since = self._unfinished.pop(key, (None, [], first, now))
@@ -73,7 +79,7 @@ class CallingControlPlane(ControlPlane):
         while following is not None:
             request = following
             try:
-                page, following = await self._ask(operation, where, read, **request)
+                page, following = await self.ask(operation, where, read, **request)
             except ServiceError as error:
                 if items and error.retryable and error.code != "ExpiredNextTokenException":
                     self._unfinished[key] = first, items, request, since
@@ -83,10 +89,10 @@ class CallingControlPlane(ControlPlane):
 
     async def describe_stream(self, stream: str) -> StreamSummary:
         named = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
-        return await self._ask("DescribeStreamSummary", stream, _summary, **named)
+        return await self.ask("DescribeStreamSummary", stream, _summary, **named)
 
     async def list_streams(self) -> tuple[StreamListing, ...]:
-        """Return the streams of the region, by name: all pages of the listing or none."""
+        """Return the streams of the region, by name."""
 
         def read(answer: dict[str, Any]) -> _Page[StreamListing]:
             # Old emulators list only the names.
@@ -106,7 +112,7 @@ class CallingControlPlane(ControlPlane):
         """
         size = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
         chosen = size if shards is None else {"ShardCount": shards}
-        await self._ask("CreateStream", name, lambda _: None, StreamName=name, **chosen)
+        await self.ask("CreateStream", name, lambda _: None, StreamName=name, **chosen)
 
     async def list_shards(
         self, stream_arn: str, *, since: datetime | None = None
@@ -124,14 +130,14 @@ class CallingControlPlane(ControlPlane):
         def read(answer: dict[str, Any]) -> _Page[Shard]:
             token = answer.get("NextToken")
             # A token excludes all other parameters, even the stream. MaxResults would change
-            # nothing: a page has 1,000 shards without it, and never more.
+            # nothing: a page has at most 1,000 shards anyway.
             following = {"NextToken": token} if token else None
             return [_shard(stream_arn, one) for one in answer["Shards"]], following
 
         return await self._list("ListShards", stream_arn, read, StreamARN=stream_arn, **extra)
 
     async def describe_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
-        return await self._ask(
+        return await self.ask(
             "DescribeStreamConsumer",
             f"{consumer_name} on {stream_arn}",
             lambda answer: _consumer(answer["ConsumerDescription"]),
@@ -148,7 +154,7 @@ class CallingControlPlane(ControlPlane):
         return await self._list("ListStreamConsumers", stream_arn, read, StreamARN=stream_arn)
 
     async def register_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
-        return await self._ask(
+        return await self.ask(
             "RegisterStreamConsumer",
             f"{consumer_name} on {stream_arn}",
             lambda answer: _consumer(answer["Consumer"]),
@@ -157,44 +163,86 @@ class CallingControlPlane(ControlPlane):
         )
 
     async def deregister_stream_consumer(self, consumer_arn: str) -> None:
-        await self._ask(
+        await self.ask(
             "DeregisterStreamConsumer", consumer_arn, lambda _: None, ConsumerARN=consumer_arn
         )
 
 
 class Boto3ControlPlane(CallingControlPlane):
-    """Calls Kinesis through boto3, on a client that the data plane's connections cannot block.
+    """Calls Kinesis in threads, with a client of boto3 that no call of the data plane can delay.
 
-    Use it as ``async with Boto3ControlPlane(config) as control_plane``.
+    Use it as ``async with Boto3ControlPlane(config) as control_plane``. The first call loads boto3,
+    unless :meth:`load` has done so.
 
-    Attributes:
-        client: makes the calls.
+    Args:
+        clock: learns the service's time.
     """
 
     def __init__(self, config: AwsConfig, clock: Clock | None = None) -> None:
         super().__init__()
-        self.client = Boto3Client(config, "control plane", clock)
+        self._config = config
+        self._clock = clock
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="kinesis-control-plane")
+        self._opening = Lock()
+        self._client: Any = None
+        self._is_open = False
 
     async def __aenter__(self) -> Self:
-        await self.client.__aenter__()
+        self._is_open = True
         return self
 
-    async def __aexit__(self, *raised: object) -> None:
-        await self.client.__aexit__(*raised)
+    async def __aexit__(self, *_: object) -> None:
+        self._is_open = False
+        # Do not wait: a call in flight ends with its read timeout.
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._client is not None:
+            self._client.close()
 
     @property
     def calls_aws(self) -> bool:
-        return self.client.calls_aws
+        return self._client is not None and is_of_aws(self._client)
 
-    async def _ask(
+    async def load(self) -> None:
+        """Load now what calls need, in a process whose files may disappear later."""
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._opened)
+
+    async def ask(
         self, operation: str, where: str, read: Callable[[dict[str, Any]], _T], **request: Any
     ) -> _T:
-        def ask(client: Any) -> _T:
-            answer = method_of(client, operation)(**request)
-            with complete_answer(operation, where):
-                return read(answer)
+        self._check_open(operation, where)
 
-        return await self.client.call(operation, where, ask)
+        def attempt() -> _T:
+            client = self._opened()
+            # Opening takes long enough for this to be closed meanwhile.
+            self._check_open(operation, where)
+            with mapped_errors(operation, where, client=client):
+                answer = method_of(client, operation)(**request)
+                with complete_answer(operation, where):
+                    return read(answer)
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, attempt)
+
+    def _check_open(self, operation: str, where: str) -> None:
+        if not self._is_open:
+            raise ClosedError(f"{operation} of {where}: the control plane is closed")
+
+    def _opened(self) -> Any:
+        # Building a client reads files and parses the service model: not on the event loop.
+        with self._opening, mapped_errors("CreateClient", "Kinesis"):
+            self._client = self._client or self._create_client()
+            return self._client
+
+    def _create_client(self) -> Any:
+        address = ServiceAddress(
+            endpoint_url=self._config.endpoint_url,
+            # A wrong endpoint shows at the first call, and should show soon.
+            connect_timeout_seconds=3.0,
+            max_connections=_THREADS,
+        )
+        client = open_client(self._config, address)
+        name_streams_if_asked(client.meta.events)
+        watch_clock(client, self._clock)
+        return client
 
 
 def _optional(answer: dict[str, Any], name: str) -> str | None:

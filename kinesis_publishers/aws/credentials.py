@@ -89,7 +89,7 @@ def _freeze(loaded: Any) -> ReadOnlyCredentials:
 
 @define
 class _LoadingProvider:
-    """A credential provider of botocore around a function, which returns None for none."""
+    """A credential provider of botocore around a function."""
 
     METHOD: str
     _load: Callable[[], Any]
@@ -100,7 +100,7 @@ class _LoadingProvider:
 
 
 class _AioLoadingProvider(_LoadingProvider):
-    """A credential provider of aiobotocore around a function, which may be a coroutine's."""
+    """A credential provider of aiobotocore around a function or a coroutine function."""
 
     async def load(self) -> Any:
         return await _resolve(self._load())
@@ -108,22 +108,19 @@ class _AioLoadingProvider(_LoadingProvider):
 
 @define
 class _SourceCredentials:
-    """The credentials with which a role is assumed, for botocore."""
+    """The credentials with which a role is assumed."""
 
     _load: Callable[[], Any]
     _hint: str
     _loaded: Any = field(default=None, init=False, repr=False)
 
     def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        """Return what signs the call to STS; raises CredentialsError if there is nothing."""
         if self._loaded is None:
             self._loaded = _require(self._load(), self._hint)
         return self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]
 
 
 class _AioSourceCredentials(_SourceCredentials):
-    """The credentials with which a role is assumed, for aiobotocore."""
-
     async def get_frozen_credentials(self) -> ReadOnlyCredentials:  # type: ignore[override]
         if self._loaded is None:
             self._loaded = _require(await _resolve(self._load()), self._hint)
@@ -181,8 +178,8 @@ _AIO: Final = SimpleNamespace(
 def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
     """Make a new ``session`` use the region and the credentials of ``config``, and return it.
 
-    No call is made here; roles are assumed when a client first signs a request, and again before
-    their credentials expire. STS is called in the region of ``config``, which must be resolved.
+    Roles are assumed when a client first signs a request, and again before their credentials
+    expire. STS is called in the region of ``config``, which must be resolved.
 
     Raises:
         PluginLoadError: the class of CUSTOM cannot be loaded.

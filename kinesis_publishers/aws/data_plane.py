@@ -19,16 +19,15 @@ from kinesis_publishers.abc import (
     RecordWriter,
     ShardSubscription,
 )
-from kinesis_publishers.aws import cbor, writing
-from kinesis_publishers.aws.calls import JSON, Answer, ServiceCalls, error_in, millis_of
+from kinesis_publishers.aws import cbor, subscription, writing
+from kinesis_publishers.aws.calls import JSON, Answer, ServiceCalls, error_in, position_members
 from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
-from kinesis_publishers.aws.carriers.carrier import Endpoint
+from kinesis_publishers.aws.carriers.carrier import Endpoint, SubscriptionCarrier
 from kinesis_publishers.aws.carriers.choice import check_carrier, create_carrier
 from kinesis_publishers.aws.clients import ServiceAddress, asks_for_name, open_aio_client
 from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, mapped_errors, text_in
-from kinesis_publishers.aws.subscribing import ShardSubscriber
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
     AwsConfig,
@@ -58,9 +57,7 @@ _LOGGER = logging.getLogger(__name__)
 class AioDataPlane(DataPlane, RecordWriter):
     """Calls Kinesis with the endpoints and the credentials of a client of aiobotocore.
 
-    :mod:`kinesis_publishers.aws.calls` makes the calls, and :mod:`kinesis_publishers.aws.decoding`
-    decodes the answers. Subscriptions have separate connections
-    (:mod:`kinesis_publishers.aws.carriers`) and never delay another call.
+    Subscriptions have separate connections and never delay another call.
 
     Use it as ``async with AioDataPlane(config) as data_plane``; leaving closes every connection.
 
@@ -92,7 +89,8 @@ class AioDataPlane(DataPlane, RecordWriter):
         self._clock = clock or SystemClock()
         self._stack = AsyncExitStack()
         self._calls: ServiceCalls | None = None
-        self._subscriber: ShardSubscriber | None = None
+        self._endpoint: Endpoint | None = None
+        self._subscriptions: SubscriptionCarrier | None = None
         # AWS's own endpoints are https.
         check_carrier(self._http, config.endpoint_url or "https://kinesis")
 
@@ -111,29 +109,11 @@ class AioDataPlane(DataPlane, RecordWriter):
             session = build_session(AioSession(), self._config)
             client = await self._stack.enter_async_context(self._create_client(session))
         try:
-            await self._open_carriers(session, client)
+            await self._open_calls(session, client)
         except BaseException:
             await self._stack.aclose()
             raise
         return self
-
-    async def _open_carriers(self, session: AioSession, client: Any) -> None:
-        url = str(client.meta.endpoint_url)
-        # Again: the environment may have named another endpoint than AWS's own.
-        check_carrier(self._http, url)
-        endpoint = Endpoint.of_session(session, url, self._config.ca_bundle)
-        if endpoint.ca_bundle is not None:
-            # Load them now: at the first call an error would look like one that may pass.
-            await asyncio.to_thread(endpoint.tls_context)
-        connections = self._config.max_connections
-        carrier = AiohttpCarrier(
-            endpoint, read_timeout_seconds=_READ_TIMEOUT_SECONDS, max_connections=connections
-        )
-        subscriptions = create_carrier(endpoint, self._http, connections)
-        for one in (carrier, subscriptions):
-            self._stack.push_async_callback(one.close)
-        self._calls = ServiceCalls(client, carrier, self._clock)
-        self._subscriber = ShardSubscriber(self._calls, subscriptions, self._clock)
 
     def _create_client(self, session: AioSession) -> Any:
         address = ServiceAddress(
@@ -141,27 +121,35 @@ class AioDataPlane(DataPlane, RecordWriter):
             read_timeout_seconds=_READ_TIMEOUT_SECONDS,
             max_connections=self._config.max_connections,
         )
+        user_agent = _user_agent(session)
         return open_aio_client(
-            self._config,
-            address,
-            session,
-            parameter_validation=False,
-            user_agent=_user_agent(session),
+            self._config, address, session, parameter_validation=False, user_agent=user_agent
         )
 
+    async def _open_calls(self, session: AioSession, client: Any) -> None:
+        url = str(client.meta.endpoint_url)
+        # Again: the environment may have named another endpoint than AWS's own.
+        check_carrier(self._http, url)
+        self._endpoint = Endpoint.of_session(session, url, self._config.ca_bundle)
+        if self._endpoint.ca_bundle is not None:
+            # Load them now: at the first call an error would look like one that may pass.
+            await asyncio.to_thread(self._endpoint.tls_context)
+        carrier = AiohttpCarrier(
+            self._endpoint,
+            read_timeout_seconds=_READ_TIMEOUT_SECONDS,
+            max_connections=self._config.max_connections,
+        )
+        self._stack.push_async_callback(carrier.close)
+        self._calls = ServiceCalls(client, carrier, self._clock)
+
     async def __aexit__(self, *_: object) -> None:
-        self._calls = self._subscriber = None
+        self._calls = self._subscriptions = None
         await self._stack.aclose()
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
-        request: dict[str, Any] = {
-            "ShardId": shard.shard_id,
-            "ShardIteratorType": position.type.value,
-        }
-        if position.sequence_number is not None:
-            request["StartingSequenceNumber"] = position.sequence_number.sequence_number
-        millis = None if position.timestamp is None else millis_of(position.timestamp)
-        answer = await self._call_shard("GetShardIterator", shard, request, millis)
+        place = position_members(position, "ShardIteratorType", "StartingSequenceNumber")
+        request = {"ShardId": shard.shard_id, **place}
+        answer = await self._call_shard("GetShardIterator", shard, request)
         with complete_answer("GetShardIterator", str(shard)):
             return text_in(answer.parsed(), "ShardIterator")
 
@@ -179,50 +167,78 @@ class AioDataPlane(DataPlane, RecordWriter):
     async def subscribe_to_shard(
         self, shard: Shard, consumer_arn: str, position: StartingPosition
     ) -> AsyncIterator[ShardSubscription]:
-        if self._subscriber is None:
-            raise ClosedError(f"SubscribeToShard of {shard}: the data plane is closed")
-        async with self._subscriber.subscribe(shard, consumer_arn, position) as subscription:
-            yield subscription
+        where, calls = str(shard), self._opened(subscription.OPERATION, str(shard))
+        body = orjson.dumps(
+            {
+                "ConsumerARN": consumer_arn,
+                "ShardId": shard.shard_id,
+                "StartingPosition": position_members(position, "Type", "SequenceNumber"),
+            }
+        )
+        async with AsyncExitStack() as stack:
+            with calls.errors(subscription.OPERATION, where):
+                call = await calls.sign(subscription.OPERATION, consumer_arn, body, where)
+                response = await self._subscription_carrier().open(call)
+                stack.push_async_callback(response.close)
+                calls.observe(response.headers, call.signed_at)
+                if response.status != 200:
+                    raise await subscription.refusal_in(response, calls, where)
+            yield subscription.EventStreamSubscription(
+                response.read,
+                where=where,
+                clock=self._clock,
+                request_id=response.headers.get("x-amzn-requestid"),
+            )
+
+    def _subscription_carrier(self) -> SubscriptionCarrier:
+        # Made now: a process that polls loads no client of subscriptions.
+        if self._subscriptions is None:
+            assert self._endpoint is not None, "it is open"
+            connections = self._config.max_connections
+            self._subscriptions = create_carrier(self._endpoint, self._http, connections)
+            self._stack.push_async_callback(self._subscriptions.close)
+        return self._subscriptions
 
     async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
         stream = stream_name_of(stream_arn)
 
-        def write(is_cbor: bool, naming: dict[str, str]) -> bytes:
-            members = writing.members_of(records, is_cbor=is_cbor) | naming
-            return cbor.dumps(members) if is_cbor else orjson.dumps(members)
+        def request(is_cbor: bool) -> dict[str, Any]:
+            return writing.members_of(records, is_cbor=is_cbor)
 
         is_small = self._may_choose and writing.are_small(records)
-        answer = await self._call(writing.OPERATION, stream_arn, stream, write, is_small)
+        answer = await self._call(writing.OPERATION, stream_arn, stream, request, is_small)
         with complete_answer(writing.OPERATION, stream):
             return writing.answer_in(answer.parsed(), len(records), stream)
 
-    async def _call_shard(
-        self, operation: str, shard: Shard, request: dict[str, Any], millis: int | None = None
-    ) -> Answer:
-        """Return the answer to a request without its stream; ``millis`` is its Timestamp."""
-
-        def write(is_cbor: bool, naming: dict[str, str]) -> bytes:
-            named = request | naming
-            return cbor.dumps(named, millis) if is_cbor else _json(named, millis)
-
+    async def _call_shard(self, operation: str, shard: Shard, request: dict[str, Any]) -> Answer:
         arn = shard.stream_arn
-        return await self._call(operation, arn, str(shard), write, arn in self._small)
+        return await self._call(
+            operation, arn, str(shard), lambda is_cbor: request, arn in self._small
+        )
+
+    def _opened(self, operation: str, where: str) -> ServiceCalls:
+        if self._calls is None:
+            raise ClosedError(f"{operation} of {where}: the data plane is closed")
+        return self._calls
 
     async def _call(
         self,
         operation: str,
         arn: str,
         where: str,
-        write: Callable[[bool, dict[str, str]], bytes],
+        request: Callable[[bool], dict[str, Any]],
         is_small: bool,
     ) -> Answer:
-        """Return the answer to the body that ``write`` makes for an encoding and a stream."""
-        calls = self._calls
-        if calls is None:
-            raise ClosedError(f"{operation} of {where}: the data plane is closed")
+        """Return the answer to a call.
+
+        Args:
+            request: returns the members of the call, without its stream, for CBOR or for JSON.
+        """
+        calls = self._opened(operation, where)
 
         async def send(is_cbor: bool) -> Answer:
-            body = write(is_cbor, self._naming(operation, arn))
+            members = request(is_cbor) | self._naming(operation, arn)
+            body = cbor.dumps(members) if is_cbor else orjson.dumps(members)
             content_type = cbor.CONTENT_TYPE if is_cbor else JSON
             return await calls.post(await calls.sign(operation, arn, body, where, content_type))
 
@@ -260,10 +276,6 @@ class AioDataPlane(DataPlane, RecordWriter):
             return False
         self._uses_names = asks_for_name(error_in(refusal))
         return self._uses_names
-
-
-def _json(members: dict[str, Any], millis: int | None) -> bytes:
-    return orjson.dumps(members if millis is None else members | {"Timestamp": millis / 1000})
 
 
 def _user_agent(session: AioSession) -> str:

@@ -176,10 +176,9 @@ class RefusedError(Exception):
 def map_error(
     error: BaseException, *, operation: str, where: str, service: str = "kinesis"
 ) -> ServiceError:
-    """Return this package's error for ``error``; raise it ``from`` the original.
+    """Return this package's error for ``error``, of botocore or an HTTP client.
 
     Args:
-        error: the error of botocore or of an HTTP client.
         operation: the API operation, such as ``GetRecords``.
         where: the subject of the message: a stream, a shard or a table.
         service: the service, as IAM names it.
@@ -215,8 +214,8 @@ def _is_of_network(error: BaseException) -> bool:
 def _words_of(error: BaseException) -> str:
     """Return the text of an error without secrets.
 
-    An HTTP client quotes what it cannot handle: a header with the session token that it cannot
-    send, or an answer with the credentials of a role that it cannot parse.
+    An HTTP client quotes a header with the session token that it cannot send, and an answer with
+    the credentials of a role that it cannot parse.
     """
     if type(error) is botocore_errors.HTTPClientError:
         return type(error.kwargs.get("error")).__name__
@@ -260,13 +259,7 @@ def service_error(
     fallback: type[ServiceError],
     service: str = "kinesis",
 ) -> ServiceError:
-    """Return the error for a refusal by the service.
-
-    Args:
-        message: the service's text.
-        operation, where, service: as for :func:`map_error`.
-        fallback: the class for a code that is not in the table.
-    """
+    """Return the error for a refusal by the service, with ``fallback`` for an unknown code."""
     unknown = fallback, _ENDPOINT_ADVICE if fallback is MalformedResponseError else ""
     if _RATE.search(code):
         unknown = ThroughputExceededError, "the call rate of the account is used up"
@@ -309,8 +302,7 @@ def mapped_errors(
     """Map the errors of a call to this package's; other errors pass unchanged.
 
     Args:
-        operation, where, service: as for :func:`map_error`.
-        client: the client that makes the call, if it exists already.
+        client: makes the call, if it exists already.
         unless: codes for which ``RefusedError`` is raised instead.
     """
     try:
@@ -360,7 +352,7 @@ def _about_call(error: Exception) -> Exception | None:
 
 
 def _found_in_frames(error: BaseException, *names: str) -> str | None:
-    """Return a text that an object of botocore has, of those that were at work when it failed."""
+    """Return a text of the innermost object that has one, of those at work when it failed."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     objects = [frame.f_locals.get("self") for frame in reversed(frames)]
     found = (getattr(one, name, None) for one in objects for name in names)
@@ -369,10 +361,9 @@ def _found_in_frames(error: BaseException, *names: str) -> str | None:
 
 @contextmanager
 def complete_answer(operation: str, where: str) -> Iterator[None]:
-    """Report an answer that is cut off or not from AWS; wrap only code that reads its members.
+    """Report, as ``MalformedResponseError``, a member that is missing or has another type.
 
-    Raises:
-        MalformedResponseError: a member is missing or has another type.
+    Wrap only code that reads the members of an answer.
     """
     try:
         yield
@@ -386,11 +377,10 @@ def complete_answer(operation: str, where: str) -> Iterator[None]:
 
 
 def text_in(answer: Mapping[str, Any], name: str) -> str:
-    """Return the text ``name`` of an answer; botocore's parsers do not check it.
+    """Return the text ``name`` of an answer, which botocore's parsers do not check.
 
     Raises:
-        LookupError: the member is missing.
-        TypeError: it is not a string, or it is empty.
+        LookupError, TypeError: it is missing, not a string, or empty.
     """
     text = answer[name]
     if not (isinstance(text, str) and text):

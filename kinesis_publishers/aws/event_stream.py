@@ -1,8 +1,7 @@
 """Splits a body into frames of ``application/vnd.amazon.eventstream``; does no I/O.
 
-The owner of the connection feeds the bytes and takes whole frames. A frame has its own length and
-that of its headers, a CRC of both lengths, the headers, the payload, and a CRC of everything before
-(AWS event stream encoding, in the Transcribe developer guide).
+A frame has its own length and that of its headers, a CRC of both lengths, the headers, the payload,
+and a CRC of everything before (AWS event stream encoding, in the Transcribe developer guide).
 """
 
 from __future__ import annotations
@@ -32,11 +31,7 @@ _FIXED_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 @frozen
 class FrameHead:
-    """The head of a frame whose headers have arrived.
-
-    Attributes:
-        headers: the string headers, by name; unverified, because the CRC comes last.
-    """
+    """The string headers of a frame, unverified because its CRC comes last."""
 
     headers: Mapping[str, str]
     payload_bytes: int
@@ -53,8 +48,8 @@ class Frame:
 class EventStreamDecoder:
     """Assembles frames from chunks of any size.
 
-    For a damaged frame every method raises ``MalformedResponseError``, at every call: the start of
-    the next frame cannot be found. Error messages name the ``source`` of the bytes.
+    From a damaged frame on, :meth:`peek` and :meth:`take` raise ``MalformedResponseError``: the
+    start of the next frame cannot be found. Error messages name the ``source`` of the bytes.
     """
 
     def __init__(self, source: str) -> None:
@@ -73,7 +68,7 @@ class EventStreamDecoder:
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether bytes are left: the body would end inside a frame."""
+        """Whether the body would end inside a frame."""
         return self._waiting_bytes > 0
 
     def peek(self) -> FrameHead | None:
@@ -138,18 +133,15 @@ class EventStreamDecoder:
         return True
 
     def _parse_headers(self, data: bytes) -> dict[str, str]:
-        headers: dict[str, str] = {}
-        names = set()
+        headers: dict[str, str | None] = {}
         try:
             for name, value in _headers(data):
-                if name in names:
+                if name in headers:
                     raise ValueError(f"{name} comes twice")
-                names.add(name)
-                if value is not None:
-                    headers[name] = value
+                headers[name] = value
         except (ValueError, KeyError, IndexError, struct.error) as error:
             raise self._malformed(f"a frame has headers that cannot be read ({error!r})") from error
-        return headers
+        return {name: value for name, value in headers.items() if value is not None}
 
     def _malformed(self, problem: str) -> MalformedResponseError:
         return MalformedResponseError(

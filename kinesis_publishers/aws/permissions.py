@@ -30,7 +30,7 @@ Verdict = Literal["allowed", "denied", "not provable"]
 
 @frozen
 class Permission:
-    """The finding about one permission; ``reason`` says why it is denied or unknown."""
+    """The finding about one permission; ``reason`` says why it is not allowed."""
 
     action: str
     resource: str
@@ -94,7 +94,7 @@ class PermissionProof:
         """Try a call with effects, unless the service is an emulator without DryRun."""
         reason = "the service does not know DryRun"
         try:
-            await self._plane.ask("GetShardIterator", where, DryRun=True, **self._start)
+            await self._plane.ask("GetShardIterator", where, dict, DryRun=True, **self._start)
         except (ConnectionFailedError, CredentialsError):
             raise
         except ServiceError as error:
@@ -113,7 +113,7 @@ class PermissionProof:
         verdict: Verdict = "allowed"
         reason = ""
         try:
-            answer = await self._plane.ask(operation, where, **request)
+            answer = await self._plane.ask(operation, where, dict, **request)
         except (ConnectionFailedError, CredentialsError):
             raise
         except (AccessDeniedError, EncryptionKeyError) as error:

@@ -1,10 +1,10 @@
 """Signs calls with Signature Version 4, after the pattern of a request of botocore.
 
-botocore resolves the endpoint and the signer and merges the headers for every call, at three times
+For every call, botocore resolves the endpoint and the signer and merges the headers, at three times
 the cost of sending it. The calls of one operation on one stream differ only in the body, the time
 and the id of the call. A hypothesis test compares the signatures.
 
-botocore's own clients, for STS among others, sign their calls themselves. This module checks their
+botocore's own clients, as that of STS, sign their calls themselves. This module checks their
 credentials, and corrects their clock after a refusal for a wrong time.
 """
 
@@ -47,15 +47,11 @@ _PARTS = ("access key id", "secret access key", "session token")
 
 @frozen(kw_only=True)
 class CallPattern:
-    """The common part of the calls of one operation on one stream.
-
-    Attributes:
-        headers: the headers of every call, as they are sent.
-        signed: the names of the signed headers, in lower case and as they are sent.
-    """
+    """The common part of the calls of one operation on one stream."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
+    # The names of the signed headers, in lower case and as they are sent.
     _signed: tuple[tuple[str, str], ...]
     _host: str
     _path: str
@@ -83,12 +79,7 @@ class CallPattern:
         )
 
     def sign(
-        self,
-        body: bytes,
-        *,
-        content_type: str,
-        credentials: ReadOnlyCredentials,
-        at: datetime,
+        self, body: bytes, *, content_type: str, credentials: ReadOnlyCredentials, at: datetime
     ) -> dict[str, str]:
         """Return the headers of a call with ``body`` at the instant ``at`` (UTC)."""
         time = at.strftime(_TIME)
@@ -137,11 +128,8 @@ def _signing_key(secret_key: str, scope: str) -> bytes:
 def check_credentials(frozen: ReadOnlyCredentials, source: str, profile: str | None = None) -> None:
     """Reject credentials that no header can carry, before an HTTP client quotes them.
 
-    Args:
-        source: their origin, as botocore names it.
-
     Raises:
-        CredentialsError: names the value and its origin, but does not show it.
+        CredentialsError: names the value and its ``source``, but does not show it.
     """
     # A user's own class may return values of any type.
     values: Iterable[Any] = frozen

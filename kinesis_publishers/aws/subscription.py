@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import orjson
 
 from kinesis_publishers.abc import ShardSubscription
+from kinesis_publishers.aws.calls import Answer, ServiceCalls
+from kinesis_publishers.aws.carriers.carrier import SubscriptionResponse
 from kinesis_publishers.aws.decoding import decode_page, parse_records, refuse_undecodable
 from kinesis_publishers.aws.errors import service_error
 from kinesis_publishers.aws.event_stream import EventStreamDecoder, Frame
@@ -22,6 +24,7 @@ from kinesis_publishers.errors import (
 from kinesis_publishers.model import SequenceNumber, SubscriptionEvent
 
 OPERATION = "SubscribeToShard"
+_MAX_REFUSAL_BYTES = 1024 * 1024
 
 
 def carries_records(headers: Mapping[str, str]) -> bool:
@@ -34,8 +37,7 @@ def decode_event(payload: bytes) -> SubscriptionEvent:
     """Decode the payload of a ``SubscribeToShardEvent``.
 
     Raises:
-        MalformedResponseError: the payload does not match the service model; nothing of it is
-            returned.
+        MalformedResponseError: it does not match the service model.
     """
     with refuse_undecodable(OPERATION, len(payload)):
         answer, payloads = parse_records(payload)
@@ -46,18 +48,14 @@ def decode_event(payload: bytes) -> SubscriptionEvent:
 
 
 def _continuation(value: Any) -> SequenceNumber | None:
-    if value is None:
-        return None
-    # Only null marks the end of the shard, not an empty string.
-    if not isinstance(value, str):
+    if not isinstance(value, str | None):
         raise TypeError("the continuation is not a string")
-    return SequenceNumber(value)
+    # Only null marks the end of the shard, not an empty string.
+    return None if value is None else SequenceNumber(value)
 
 
 def raise_if_refused(frame: Frame, *, where: str, request_id: str | None) -> None:
-    """Raise the error in ``frame``, if it ends the subscription.
-
-    Other events pass, such as ``initial-response`` and future ones.
+    """Raise the error in ``frame`` unless it is an event, as ``initial-response`` or a future one.
 
     Raises:
         ServiceError: the class is that of a refused call with the same code.
@@ -95,6 +93,22 @@ def _message(payload: bytes) -> str:
         return ""
 
 
+async def refusal_in(response: SubscriptionResponse, calls: ServiceCalls, where: str) -> Exception:
+    """Return the error for an answer that is no subscription."""
+    body = b""
+    while (chunk := await response.read()) and len(body) < _MAX_REFUSAL_BYTES:
+        body += chunk
+    if response.status >= 300:
+        return calls.refusal(OPERATION, Answer(response.status, response.headers, body))
+    return MalformedResponseError(
+        f"{OPERATION} of {where}: the answer has the status {response.status}, which Kinesis does "
+        "not give. Check the endpoint and the proxy.",
+        operation=OPERATION,
+        code="MalformedResponse",
+        request_id=response.headers.get("x-amzn-requestid"),
+    )
+
+
 # The service sends an event every few seconds, even without records. Flink gives up after 35 s, too
 # (FanOutShardSubscription).
 _SILENCE_SECONDS = 35.0
@@ -103,27 +117,24 @@ _SILENCE_SECONDS = 35.0
 _SLOWEST_BYTES_PER_SECOND = 32 * 1024
 
 
-class ChunkSource(Protocol):
-    """The source of a body's bytes."""
-
-    async def read(self) -> bytes:
-        """Return the next bytes as soon as there are any; no bytes at the end of the body.
-
-        Raises:
-            ConnectionFailedError: the connection broke; all bytes before that were returned.
-        """
-
-
 class EventStreamSubscription(ShardSubscription):
     """Reads from the network only while a caller waits for an event.
 
-    The caller closes ``source``, the body of the answer to SubscribeToShard.
+    Args:
+        read: returns the next bytes of the answer to SubscribeToShard, as soon as there are any; no
+            bytes at its end. It raises ``ConnectionFailedError`` once it has returned what arrived
+            before the connection broke.
     """
 
     def __init__(
-        self, source: ChunkSource, *, where: str, clock: Clock, request_id: str | None = None
+        self,
+        read: Callable[[], Awaitable[bytes]],
+        *,
+        where: str,
+        clock: Clock,
+        request_id: str | None = None,
     ) -> None:
-        self._source = source
+        self._read_chunk = read
         self._where = where
         self._clock = clock
         self._request_id = request_id
@@ -184,7 +195,7 @@ class EventStreamSubscription(ShardSubscription):
         began_at = self._clock.monotonic()
         try:
             async with self._clock.timeout(_SILENCE_SECONDS - self._waited_seconds):
-                return await self._source.read()
+                return await self._read_chunk()
         except ConnectionFailedError as error:
             self._ended_by = error
             raise

@@ -41,7 +41,7 @@ def answer_in(answer: Any, count: int, stream: str) -> PutAnswer:
     """Return the results of the ``count`` records of a call.
 
     Raises:
-        LookupError, TypeError, ValueError: this is not an answer to the call.
+        LookupError, TypeError, ValueError: this is no answer to the call.
     """
     records = answer["Records"]
     if len(records) != count:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import ssl
 from collections.abc import Mapping
 from io import BytesIO
 
@@ -32,10 +31,7 @@ _MAX_ANSWER_BYTES = 128 * 1024 * 1024
 
 
 class AiohttpCarrier(SubscriptionCarrier):
-    """Sends calls in a session of its own.
-
-    Subscriptions occupy connections for long, so ordinary calls have a separate carrier.
-    """
+    """Sends subscriptions, which occupy its connections for long, or ordinary calls."""
 
     def __init__(
         self, endpoint: Endpoint, *, read_timeout_seconds: float, max_connections: int
@@ -87,12 +83,14 @@ class AiohttpCarrier(SubscriptionCarrier):
         )
 
     async def _open_session(self) -> aiohttp.ClientSession:
+        endpoint = self._endpoint
         async with self._session_lock:
             if self._session is None:
+                tls = await asyncio.to_thread(endpoint.tls_context) if endpoint.is_https else True
                 self._session = aiohttp.ClientSession(
                     connector=aiohttp.TCPConnector(
                         limit=self._max_connections,
-                        ssl=await self._tls_context(),
+                        ssl=tls,
                         keepalive_timeout=_KEEPALIVE_SECONDS,
                     ),
                     timeout=self._timeout,
@@ -103,10 +101,6 @@ class AiohttpCarrier(SubscriptionCarrier):
                     read_bufsize=_BUFFER_BYTES,
                 )
         return self._session
-
-    async def _tls_context(self) -> ssl.SSLContext | bool:
-        is_https = self._endpoint.is_https
-        return await asyncio.to_thread(self._endpoint.tls_context) if is_https else True
 
     async def close(self) -> None:
         if self._session is not None:

@@ -29,7 +29,7 @@ class SignedCall:
     """A POST that is ready to be sent; error messages say ``where``."""
 
     url: str
-    # The session token, and a signature that works for some minutes; Host is the URL's.
+    # They have the session token, and a signature that works for some minutes; Host is the URL's.
     headers: Mapping[str, str] = field(repr=False)
     body: bytes
     where: str
@@ -38,10 +38,7 @@ class SignedCall:
 
 
 class SubscriptionResponse(ABC):
-    """An answer whose body is streamed through a small buffer.
-
-    The names of its headers are in lower case.
-    """
+    """An answer whose body is streamed through a small buffer; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -62,10 +59,7 @@ class SubscriptionResponse(ABC):
 
 
 class SubscriptionCarrier(ABC):
-    """Sends signed calls, each over a connection that no other call can delay.
-
-    It owns what its connections share: close it after all responses.
-    """
+    """Sends signed calls, each over a connection that no other call can delay."""
 
     @abstractmethod
     async def open(self, call: SignedCall) -> SubscriptionResponse:
@@ -76,7 +70,7 @@ class SubscriptionCarrier(ABC):
         """
 
     async def close(self) -> None:  # noqa: B027 - of most, connections belong to the responses
-        """Close every connection."""
+        """Close what the connections share, after all responses."""
 
 
 @contextmanager
@@ -89,7 +83,6 @@ def connection_errors(raised: tuple[type[Exception], ...], where: str) -> Iterat
 
 
 def http_2_not_offered(url: str) -> InvalidOptionError:
-    """Return the error for an endpoint that lacks the required HTTP/2."""
     return InvalidOptionError(
         f"{url} does not offer HTTP/2: set kinesis.stream.efo.http-version to auto or 1.1."
     )
@@ -97,12 +90,7 @@ def http_2_not_offered(url: str) -> InvalidOptionError:
 
 @frozen(kw_only=True)
 class Endpoint:
-    """The endpoint of the subscriptions.
-
-    Attributes:
-        ca_bundle: the configured file of CA certificates; ``None`` for botocore's own.
-        proxy_url: the URL of the proxy with user and password, if there is one.
-    """
+    """The service's address, and the way to it; ``ca_bundle`` is ``None`` for botocore's own."""
 
     url: str
     ca_bundle: str | None = None
@@ -138,7 +126,6 @@ class Endpoint:
             raise self.unusable_ca_bundle(error) from error
 
     def unusable_ca_bundle(self, error: Exception) -> InvalidOptionError:
-        """Return the error for a file of certificates that cannot be read."""
         return InvalidOptionError(
             f"The CA certificates of {self.url} in {self.ca_bundle!r} cannot be used: {error}. "
             "Check aws.cabundle (or AWS_CA_BUNDLE): a file of certificates in PEM format."

@@ -8,13 +8,17 @@ from typing import Final
 
 from kinesis_publishers.aws.carriers.carrier import (
     Endpoint,
-    SignedCall,
     SubscriptionCarrier,
-    SubscriptionResponse,
     http_2_not_offered,
 )
 from kinesis_publishers.config import Http2Client, HttpVersion, SubscriptionHttpConfig
 from kinesis_publishers.errors import ConfigError
+
+_ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_KINESIS", "AWS_ENDPOINT_URL")
+_PACKAGES: Final = {
+    Http2Client.HTTPX: (("httpx", "h2"), "efo"),
+    Http2Client.PYREQWEST: (("pyreqwest",), "fast"),
+}
 
 
 def check_carrier(http: SubscriptionHttpConfig, url: str) -> None:
@@ -33,15 +37,12 @@ def check_carrier(http: SubscriptionHttpConfig, url: str) -> None:
 
 
 def check_client(http: SubscriptionHttpConfig, url: str | None) -> None:
-    """Check that the HTTP client for the subscriptions of an endpoint is installed.
-
-    Args:
-        url: the configured endpoint. Without one, the environment may name one, and the first
-            subscription makes the check.
+    """Check that the HTTP client for the subscriptions of a configured endpoint is installed.
 
     Raises:
         ConfigError: it is not installed; the message says what to install.
     """
+    # The environment may name an endpoint: then the first subscription makes the check.
     is_unknown = url is None and any(os.environ.get(name) for name in _ENDPOINT_VARIABLES)
     if not (is_unknown or _speaks_http_1(http, url or "https://kinesis")):
         _check_installed(http)
@@ -58,39 +59,23 @@ def _check_installed(http: SubscriptionHttpConfig) -> None:
         )
 
 
-class _NoCarrier(SubscriptionCarrier):
-    """Replaces a client that is not installed, in case nothing ever subscribes."""
-
-    def __init__(self, http: SubscriptionHttpConfig) -> None:
-        self._http = http
-
-    async def open(self, call: SignedCall) -> SubscriptionResponse:
-        _check_installed(self._http)
-        raise AssertionError("it has been installed meanwhile")
-
-
-_ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_KINESIS", "AWS_ENDPOINT_URL")
-_PACKAGES: Final = {
-    Http2Client.HTTPX: (("httpx", "h2"), "efo"),
-    Http2Client.PYREQWEST: (("pyreqwest",), "fast"),
-}
-
-
 def create_carrier(
     endpoint: Endpoint, http: SubscriptionHttpConfig, max_connections: int
 ) -> SubscriptionCarrier:
     """Return the carrier for the subscriptions of ``endpoint``; it connects at the first use.
 
-    :func:`check_carrier` has checked ``http``; ``max_connections`` limits a pool.
+    Raises:
+        ConfigError: the client is not installed.
     """
     timeout = http.read_timeout_seconds
-    # Imported here: a reader that polls must not load them.
+    # Imported here: only the chosen client must be installed.
     if _speaks_http_1(http, endpoint.url):
         from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 
         return AiohttpCarrier(
             endpoint, read_timeout_seconds=timeout, max_connections=max_connections
         )
+    _check_installed(http)
     requires_http_2 = http.version is HttpVersion.HTTP_2
     if http.http2_client is Http2Client.PYREQWEST:
         from kinesis_publishers.aws.carriers.pyreqwest_carrier import PyreqwestCarrier
@@ -98,8 +83,6 @@ def create_carrier(
         return PyreqwestCarrier(
             endpoint, read_timeout_seconds=timeout, requires_http_2=requires_http_2
         )
-    if any(find_spec(name) is None for name in _PACKAGES[Http2Client.HTTPX][0]):
-        return _NoCarrier(http)
     from kinesis_publishers.aws.carriers.httpx_carrier import HttpxCarrier
 
     return HttpxCarrier(endpoint, read_timeout_seconds=timeout, requires_http_2=requires_http_2)

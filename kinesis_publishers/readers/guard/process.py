@@ -56,7 +56,7 @@ def _set_up_logging() -> None:
 async def _guard(request: GuardRequest) -> None:
     # Opened at once: it reads files, which may be the job's own and disappear with it.
     async with open_control(request.properties) as control:
-        await control.control_plane.client.load()
+        await control.control_plane.load()
         name = control.registration.required_name()
         leases = [
             await ConsumerLease.acquire(

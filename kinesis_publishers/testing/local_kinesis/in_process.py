@@ -26,7 +26,6 @@ from kinesis_publishers.aws import calls, writing
 from kinesis_publishers.aws.control_plane import CallingControlPlane
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, map_error, text_in
-from kinesis_publishers.aws.subscribing import position_members
 from kinesis_publishers.aws.subscription import EventStreamSubscription
 from kinesis_publishers.errors import ConnectionFailedError, MalformedResponseError
 from kinesis_publishers.model import RecordPage, Shard, StartingPosition
@@ -91,7 +90,7 @@ class InProcessDataPlane(_Plane, DataPlane, RecordWriter):
             str(shard),
             StreamARN=shard.stream_arn,
             ShardId=shard.shard_id,
-            **position_members(position, "ShardIteratorType", "StartingSequenceNumber"),
+            **calls.position_members(position, "ShardIteratorType", "StartingSequenceNumber"),
         )
         with complete_answer("GetShardIterator", str(shard)):
             return text_in(answer, "ShardIterator")
@@ -122,7 +121,7 @@ class InProcessDataPlane(_Plane, DataPlane, RecordWriter):
             str(shard),
             ConsumerARN=consumer_arn,
             ShardId=shard.shard_id,
-            StartingPosition=position_members(position, "Type", "SequenceNumber"),
+            StartingPosition=calls.position_members(position, "Type", "SequenceNumber"),
         )
         if isinstance(body, bytes):
             raise MalformedResponseError(
@@ -132,7 +131,7 @@ class InProcessDataPlane(_Plane, DataPlane, RecordWriter):
             )
         try:
             yield EventStreamSubscription(
-                _Pieces(body, str(shard)), where=str(shard), clock=self._service.state.clock
+                _Pieces(body, str(shard)).read, where=str(shard), clock=self._service.state.clock
             )
         finally:
             await body.aclose()
@@ -155,7 +154,7 @@ class _Pieces:
 class InProcessControlPlane(_Plane, CallingControlPlane):
     """Describes the streams of a local service and registers consumers with it."""
 
-    async def _ask(
+    async def ask(
         self, operation: str, where: str, read: Callable[[dict[str, Any]], _T], **request: Any
     ) -> _T:
         answer = await self._json(operation, where, **request)

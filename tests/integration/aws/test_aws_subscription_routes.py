@@ -268,4 +268,4 @@ async def load(plane: type, config: AwsConfig) -> None:
     """Open a plane and the client that it needs, without a call."""
     async with plane(config) as opened:
         if isinstance(opened, Boto3ControlPlane):
-            await opened.client.load()
+            await opened.load()

@@ -181,7 +181,7 @@ def test_an_answer_with_bytes_changed_is_decoded_or_refused(
 
 
 def test_a_request_is_written_as_aws_writes_it():
-    body = cbor.dumps({"ShardId": "s", "Limit": 10}, 1_700_000_000_123)
+    body = cbor.dumps({"ShardId": "s", "Limit": 10, "Timestamp": 1_700_000_000.123})
     assert body == bytes.fromhex(
         # A map of indefinite length, and the tag 1 on milliseconds.
         f"bf 67{b'ShardId'.hex()} 61{b's'.hex()} 65{b'Limit'.hex()} 0a"

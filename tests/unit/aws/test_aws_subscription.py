@@ -69,7 +69,7 @@ class Chunks:
 
 def subscribe(source: Chunks, clock: ManualClock | None = None) -> EventStreamSubscription:
     return EventStreamSubscription(
-        source, where="orders/shardId-0", clock=clock or ManualClock(), request_id="id-1"
+        source.read, where="orders/shardId-0", clock=clock or ManualClock(), request_id="id-1"
     )
 
 
