@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections import deque
 from collections.abc import Iterator, Mapping
 
 from attrs import frozen
@@ -54,75 +53,47 @@ class EventStreamDecoder:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        # The chunks as they arrived: bytes are copied once, into the payload.
-        self._pieces: deque[memoryview] = deque()
-        self._waiting_bytes = 0
+        self._data = bytearray()
         self._total_bytes = 0
         self._header_end = 0
         self._head: FrameHead | None = None
 
     def feed(self, chunk: bytes) -> None:
-        """Append a chunk."""
-        self._pieces.append(memoryview(chunk))
-        self._waiting_bytes += len(chunk)
+        self._data += chunk
 
     @property
     def is_inside_frame(self) -> bool:
         """Whether the body would end inside a frame."""
-        return self._waiting_bytes > 0
+        return bool(self._data)
 
     def peek(self) -> FrameHead | None:
         """Return the head of the next frame, ``None`` before it is complete."""
-        if self._head is None and self._has_prelude() and self._waiting_bytes >= self._header_end:
-            headers = self._parse_headers(self._copy(_PRELUDE.size, self._header_end))
+        if self._head is None and self._has_prelude() and len(self._data) >= self._header_end:
+            headers = self._parse_headers(bytes(self._data[_PRELUDE.size : self._header_end]))
             self._head = FrameHead(headers, self._total_bytes - _CRC.size - self._header_end)
         return self._head
 
     def take(self) -> Frame | None:
         """Remove and return the next frame, ``None`` before it is complete."""
         head = self.peek()
-        if head is None or self._waiting_bytes < self._total_bytes:
+        if head is None or len(self._data) < self._total_bytes:
             return None
-        payload_end = self._total_bytes - _CRC.size
-        crc = 0
-        for view in self._views(0, payload_end):
-            crc = zlib.crc32(view, crc)
-        if crc != _CRC.unpack(self._copy(payload_end, self._total_bytes))[0]:
+        end = self._total_bytes - _CRC.size
+        with memoryview(self._data)[:end] as view:
+            crc, payload = zlib.crc32(view), bytes(view[self._header_end :])
+        if crc != _CRC.unpack_from(self._data, end)[0]:
             raise self._malformed("the checksum of a frame is wrong")
-        payload = self._copy(self._header_end, payload_end)
-        self._drop(self._total_bytes)
+        del self._data[: self._total_bytes]
         self._total_bytes, self._head = 0, None
         return Frame(head.headers, payload)
-
-    def _views(self, start: int, end: int) -> Iterator[memoryview]:
-        """Yield the bytes between two offsets in the frame."""
-        for piece in self._pieces:
-            if end <= 0:
-                return
-            if start < len(piece):
-                yield piece[max(start, 0) : end]
-            start -= len(piece)
-            end -= len(piece)
-
-    def _copy(self, start: int, end: int) -> bytes:
-        return b"".join(self._views(start, end))
-
-    def _drop(self, count: int) -> None:
-        self._waiting_bytes -= count
-        while count:
-            piece = self._pieces.popleft()
-            if len(piece) > count:
-                self._pieces.appendleft(piece[count:])
-            count -= min(len(piece), count)
 
     def _has_prelude(self) -> bool:
         if self._total_bytes:
             return True
-        if self._waiting_bytes < _PRELUDE.size:
+        if len(self._data) < _PRELUDE.size:
             return False
-        prelude = self._copy(0, _PRELUDE.size)
-        total_bytes, header_bytes, crc = _PRELUDE.unpack(prelude)
-        if zlib.crc32(prelude[: -_CRC.size]) != crc:
+        total_bytes, header_bytes, crc = _PRELUDE.unpack_from(self._data)
+        if zlib.crc32(self._data[: _PRELUDE.size - _CRC.size]) != crc:
             raise self._malformed("the checksum of a frame's prelude is wrong")
         payload_bytes = total_bytes - _PRELUDE.size - header_bytes - _CRC.size
         if header_bytes > _MAX_HEADER_BYTES or not 0 <= payload_bytes <= _MAX_PAYLOAD_BYTES:
