@@ -45,13 +45,10 @@ async def list_consumers(
 async def deregister_consumer(
     consumer_arn: str, config: RegistrationConfig, context: ControlContext
 ) -> bool:
-    """Remove exactly this consumer, and wait until it is DELETING or gone.
+    """Remove exactly this consumer, and return whether it is DELETING or gone in time.
 
-    A later consumer of the same name stays. A failure is not raised, because the caller is ending
-    and its own outcome counts. It is logged with the command that removes the consumer.
-
-    Returns:
-        Whether the consumer is DELETING or gone.
+    A failure is logged, with the command that removes the consumer, and not raised: the caller is
+    ending, and its own outcome counts.
     """
     try:
         await call_with_retries(

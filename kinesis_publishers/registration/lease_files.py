@@ -1,8 +1,6 @@
 """The files by which the processes of one user on one machine agree about a stream consumer.
 
-A consumer has three: one on which every user holds a lock, one that is locked while the consumer is
-registered, and a record of what was registered. The last user removes them. ``shared_use`` decides
-what follows from them.
+``shared_use`` decides what follows from them.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ import os
 import stat
 import tempfile
 import weakref
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -47,13 +46,11 @@ class FileLock:
         """
         flags = os.O_DIRECTORY if path.is_dir() else os.O_RDWR | os.O_CREAT
         lock = cls(path, os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-        try:
-            if lock._try(exclusive=exclusive) and lock.is_current:
+        with ExitStack() as on_failure:
+            on_failure.callback(lock.close)
+            if lock.try_lock(exclusive=exclusive) and lock.is_current:
+                on_failure.pop_all()
                 return lock
-        except BaseException:
-            lock.close()
-            raise
-        lock.close()
         return None
 
     @property
@@ -65,12 +62,20 @@ class FileLock:
             return False
         return self._descriptor is not None and os.path.samestat(found, os.fstat(self._descriptor))
 
-    def try_make_exclusive(self) -> bool:
-        """Exchange a shared lock for the exclusive one. After a failure no lock is left.
+    def try_lock(self, *, exclusive: bool) -> bool:
+        """Lock the file, unless another holder prevents it: then no lock is left.
 
-        The shared lock is released first, so the last of several that try at once succeeds.
+        A lock is released before it is exchanged for the exclusive one, so that the last of several
+        that try at once succeeds.
         """
-        return self._try(exclusive=True)
+        if self._descriptor is None:
+            return False
+        kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+        try:
+            fcntl.flock(self._descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def close(self) -> None:
         """Release the lock; calling it again does nothing."""
@@ -78,24 +83,12 @@ class FileLock:
         if descriptor is not None:
             os.close(descriptor)
 
-    def _try(self, *, exclusive: bool) -> bool:
-        if self._descriptor is None:
-            return False
-        try:
-            fcntl.flock(
-                self._descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB
-            )
-        except BlockingIOError:
-            return False
-        return True
-
 
 _OPEN: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
-    # A forked process shares the open files. It would hold its parent's locks for its whole life,
-    # although it uses no consumer.
+    # A forked process would hold its parent's locks for its whole life.
     for lock in list(_OPEN):
         lock.close()
 
@@ -105,16 +98,14 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 @frozen(kw_only=True)
 class LeaseFiles:
-    """The files of one consumer.
+    """The files of one consumer; its last user removes them.
 
     Attributes:
         users: every user of the consumer holds a shared lock on it.
         registration: locked while a process looks for the consumer and registers it.
-        record: what was registered; it is always replaced as a whole.
-        stream_arn: the stream. It stands in the record, with the name, for people.
+        record: what was registered; always replaced as a whole.
     """
 
-    directory: Path
     users: Path
     registration: Path
     record: Path
@@ -125,16 +116,13 @@ class LeaseFiles:
     def of(
         cls, directory: Path, stream_arn: str, consumer_name: str, endpoint_url: str | None = None
     ) -> Self:
-        """Return the files of a consumer in ``directory``.
-
-        An ARN is unique within AWS only. Behind another endpoint, such as a local service, another
-        stream may have the same one.
-        """
-        place = "" if _is_aws(endpoint_url) else f"{endpoint_url}/"
+        """Return the files of a consumer in ``directory``."""
+        host = None if endpoint_url is None else urlsplit(endpoint_url).hostname
+        # Behind another endpoint than AWS's, another stream may have the same ARN.
+        place = "" if host is None or host.endswith(AWS_DOMAINS) else f"{endpoint_url}/"
         digest = hashlib.sha256(f"{place}{stream_arn}/{consumer_name}".encode()).hexdigest()
         stem = f"{consumer_name}-{digest[:16]}"
         return cls(
-            directory=directory,
             users=directory / f"{stem}.users",
             registration=directory / f"{stem}.registration",
             record=directory / f"{stem}.json",
@@ -154,20 +142,16 @@ class LeaseFiles:
     def write_created_arn(self, consumer_arn: str) -> None:
         """Record that ``consumer_arn`` was registered."""
         new = self.record.with_suffix(".new")
+        # For people.
         subject = {"stream_arn": self.stream_arn, "consumer_name": self.consumer_name}
         new.write_bytes(orjson.dumps({**subject, "created_arn": consumer_arn}))
         new.replace(self.record)
 
     def remove(self) -> None:
-        """Remove the files, and with them the record; the caller has ``users`` to itself."""
+        """Remove the files; the caller has ``users`` to itself."""
         # The locked one last: the next user after that begins with files of its own.
         for suffix in (".json", ".new", ".registration", ".users"):
             self.users.with_suffix(suffix).unlink(missing_ok=True)
-
-
-def _is_aws(endpoint_url: str | None) -> bool:
-    host = None if endpoint_url is None else urlsplit(endpoint_url).hostname
-    return host is None or host.endswith(AWS_DOMAINS)
 
 
 def lease_directory() -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from attrs import evolve
+from attrs import define, evolve, field
 
 from kinesis_publishers.abc import ControlContext
 from kinesis_publishers.clock import Clock
@@ -43,47 +43,41 @@ _GRACE_SECONDS = 5.0
 _UNANSWERED = (ConnectionFailedError, InternalServiceError, MalformedResponseError)
 
 
+@define(eq=False)
 class ConsumerRegistration:
     """One search for a usable consumer; any number of processes may search at once.
-
-    Args:
-        lease: the lease held on this consumer; it records what is registered.
 
     Attributes:
         registered_arn: the last consumer that this search registered, ``None`` if there is none.
     """
 
-    def __init__(
-        self,
-        stream_arn: str,
-        consumer_name: str,
-        config: RegistrationConfig,
-        context: ControlContext,
-        lease: ConsumerLease,
-    ) -> None:
-        self._stream_arn = stream_arn
-        self._consumer_name = consumer_name
-        self._config = config
-        self._context = context
-        self._lease = lease
-        retry = config.register_retry
+    _stream_arn: str
+    _consumer_name: str
+    _config: RegistrationConfig
+    _context: ControlContext
+    # It records what is registered.
+    _lease: ConsumerLease
+    registered_arn: str | None = field(default=None, init=False)
+    _retries: RetryBudget = field(init=False)
+    _limited: RetryBudget = field(init=False)
+    _status: str = field(default="", init=False)
+    _status_since: float = field(default=0.0, init=False)
+    _polls: int = field(default=0, init=False)
+    _is_unanswered: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        retry, context = self._config.register_retry, self._context
         self._retries = RetryBudget(retry, context.clock, events=context.events)
         # Waiting out an outage does not help a stream that is at its limit of consumers.
-        self._limited = RetryBudget(
-            evolve(retry, outage_seconds=0.0), context.clock, events=context.events
-        )
-        self._status = ""
-        self._status_since = 0.0
-        self._polls = 0
-        self._is_unanswered = False
-        self.registered_arn: str | None = None
+        limited = evolve(retry, outage_seconds=0.0)
+        self._limited = RetryBudget(limited, context.clock, events=context.events)
 
     async def find_active(self, *, is_competing: bool) -> str:
         """Return the ARN of the ACTIVE consumer; register it if it does not exist.
 
         Args:
-            is_competing: whether other processes are likely to start at the same moment. If so,
-                this one first waits for a random time, up to the first registration delay.
+            is_competing: whether other processes are likely to start at the same moment: then this
+                one first waits for a random time, up to the first registration delay.
 
         Raises:
             LimitExceededError: the stream is at its limit of consumers.
@@ -210,9 +204,9 @@ class ConsumerRegistration:
 
 
 async def _finish_once_begun(call: Coroutine[Any, Any, _T], *, clock: Clock) -> _T:
-    """Await ``call``. If the task is cancelled meanwhile, allow the call a few seconds to finish.
+    """Await ``call``; if the task is cancelled meanwhile, allow it a few seconds to finish.
 
-    Without its answer nothing would remove the consumer that the call registered.
+    Without its answer, nothing would remove the consumer that it registered.
     """
     task = asyncio.ensure_future(call)
     try:

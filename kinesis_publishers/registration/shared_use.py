@@ -1,7 +1,7 @@
 """Decides, among the processes of one user on one machine, who removes a stream consumer.
 
-The kernel drops the locks of a process that is killed, and only its record stays. Processes on
-other machines are not seen. If one of them loses its consumer, it registers the consumer again.
+The kernel drops the locks of a process that is killed, and only its record stays. A process on
+another machine is not seen: if it loses its consumer, it registers the consumer again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Self
+
+from attrs import define
 
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.registration.consumers import deregister_by_name_command, deregister_command
@@ -25,48 +27,37 @@ _POLLING = RetryPolicy(max_retries=0, base_seconds=0.05, max_seconds=0.5, expone
 _UNUSUAL_ATTEMPTS = 120
 
 
+@define(eq=False)
 class ConsumerLease:
     """The right to use a stream consumer, and the duty of the last one to remove it.
 
     Only what :meth:`note_created` recorded is ever removed. Without a directory that can be
-    trusted, nothing is recorded and nothing removed.
+    trusted, there are no files: nothing is recorded and nothing removed.
 
     Made by :meth:`acquire`; :meth:`release` or :meth:`close` ends it.
     """
 
-    def __init__(
-        self,
-        files: LeaseFiles | None,
-        users: FileLock | None,
-        clock: Clock,
-        *,
-        directory: FileLock | None = None,
-    ) -> None:
-        self._files = files
-        self._directory = directory
-        self._users = users
-        self._clock = clock
+    _files: LeaseFiles | None
+    _users: FileLock | None
+    _clock: Clock
+    _directory: FileLock | None = None
 
     @classmethod
     async def acquire(
-        cls,
-        stream_arn: str,
-        consumer_name: str,
-        *,
-        clock: Clock,
-        endpoint_url: str | None = None,
+        cls, stream_arn: str, consumer_name: str, *, clock: Clock, endpoint_url: str | None = None
     ) -> Self:
         """Join the users of a consumer; wait while another process is removing it."""
         try:
-            files = LeaseFiles.of(lease_directory(), stream_arn, consumer_name, endpoint_url)
+            directory = lease_directory()
+            files = LeaseFiles.of(directory, stream_arn, consumer_name, endpoint_url)
             with ExitStack() as on_failure:
                 # What is below a locked directory is never too old for systemd-tmpfiles, says
                 # tmpfiles.d(5).
-                directory = await _take(files.directory, clock, exclusive=False)
-                on_failure.callback(directory.close)
+                lock = await _take(directory, clock, exclusive=False)
+                on_failure.callback(lock.close)
                 users = await _take(files.users, clock, exclusive=False)
                 on_failure.pop_all()
-            return cls(files, users, clock, directory=directory)
+            return cls(files, users, clock, lock)
         except OSError as error:
             _LOGGER.warning(
                 "The use of the stream consumer %s on %s cannot be recorded (%s): if it is "
@@ -90,10 +81,7 @@ class ConsumerLease:
             return None
 
     def note_created(self, consumer_arn: str) -> None:
-        """Record that this process registered ``consumer_arn``.
-
-        Call it within :meth:`registering`, as soon as the consumer exists.
-        """
+        """Record, within :meth:`registering`, that this process registered ``consumer_arn``."""
         try:
             if self._files is not None:
                 self._files.write_created_arn(consumer_arn)
@@ -108,10 +96,7 @@ class ConsumerLease:
 
     @asynccontextmanager
     async def registering(self) -> AsyncIterator[None]:
-        """Keep the other processes from registering this consumer at the same time.
-
-        Hold it for a few calls only, and leave it before any other wait.
-        """
+        """Keep the other processes from registering this consumer, for a few calls only."""
         lock = None
         if self._files is not None:
             try:
@@ -148,7 +133,7 @@ class ConsumerLease:
         if self._users is None or self._files is None:
             return False
         try:
-            if not self._users.try_make_exclusive():
+            if not self._users.try_lock(exclusive=True):
                 return False
             if self._users.is_current:
                 return True

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NoReturn
 
+from attrs import define, field
+
 from kinesis_publishers.abc import ControlContext, StreamConsumerRegistrar
 from kinesis_publishers.config import DeregistrationPolicy, RegistrationConfig
 from kinesis_publishers.errors import ConsumerNotFoundError, InvalidOptionError, MissingOptionError
@@ -16,15 +18,13 @@ from kinesis_publishers.registration.shared_use import ConsumerLease
 from kinesis_publishers.tasks import TaskScope
 
 
+@define(eq=False)
 class LazyRegistrar(StreamConsumerRegistrar):
-    """Selected by ``stream.efo.registration = LAZY``: registers the consumer of a stream, unless it
-    exists, when the first of the stream's shards is about to be read.
-    """
+    """Selected by ``stream.efo.registration = LAZY``: registers before a stream's first shard."""
 
-    def __init__(self, config: RegistrationConfig, context: ControlContext) -> None:
-        self._config = config
-        self._context = context
-        self._by_stream: dict[str, _ConsumerOfStream] = {}
+    _config: RegistrationConfig
+    _context: ControlContext
+    _by_stream: dict[str, _ConsumerOfStream] = field(factory=dict, init=False)
 
     def _of(self, stream_arn: str) -> _ConsumerOfStream:
         if stream_arn not in self._by_stream:
@@ -52,6 +52,7 @@ class LazyRegistrar(StreamConsumerRegistrar):
                 one.abandon()
 
 
+@define(eq=False)
 class EagerRegistrar(LazyRegistrar):
     """Selected by ``stream.efo.registration = EAGER``: registers before any shard is read.
 
@@ -59,9 +60,8 @@ class EagerRegistrar(LazyRegistrar):
     subscription does not find it, and removed at the end if this machine registered it.
     """
 
-    def __init__(self, config: RegistrationConfig, context: ControlContext) -> None:
-        super().__init__(config, context)
-        for arn in config.consumer_arns.values():
+    def __attrs_post_init__(self) -> None:
+        for arn in self._config.consumer_arns.values():
             self._of(stream_arn_of(arn)).arn = arn
 
     async def prepare(self, stream_arns: Sequence[str]) -> None:
@@ -80,15 +80,12 @@ class EagerRegistrar(LazyRegistrar):
         await self._of(stream_arn).find(is_competing=False)
 
 
+@define(eq=False)
 class NoRegistrar(StreamConsumerRegistrar):
-    """Selected by ``stream.efo.registration = NONE``: makes no call.
+    """Selected by ``stream.efo.registration = NONE``: makes no call."""
 
-    Args:
-        consumer_arns: the consumers, by the name of the stream.
-    """
-
-    def __init__(self, consumer_arns: Mapping[str, str]) -> None:
-        self._consumer_arns = consumer_arns
+    # By the name of the stream.
+    _consumer_arns: Mapping[str, str]
 
     async def prepare(self, stream_arns: Sequence[str]) -> None:
         for stream_arn in stream_arns:
@@ -126,30 +123,55 @@ class NoRegistrar(StreamConsumerRegistrar):
         pass
 
 
+@define(eq=False)
 class _ConsumerOfStream:
-    def __init__(
-        self, stream_arn: str, config: RegistrationConfig, context: ControlContext
-    ) -> None:
-        self.stream_arn = stream_arn
-        self._config = config
-        self._context = context
-        self._lease: ConsumerLease | None = None
-        self._flight = _SingleFlight()
-        self._registered_arn: str | None = None
-        #: The ARN, as far as it is known.
-        self.arn: str | None = None
+    stream_arn: str
+    _config: RegistrationConfig
+    _context: ControlContext
+    # As far as it is known.
+    arn: str | None = field(default=None, init=False)
+    _lease: ConsumerLease | None = field(default=None, init=False)
+    _registered_arn: str | None = field(default=None, init=False)
+    _flight: asyncio.Future[str] | None = field(default=None, init=False)
 
     async def find(self, *, is_competing: bool = True) -> str:
         """Return the ARN; look for it if it is not known."""
         if self.arn is not None and self._lease is not None:
             return self.arn
-        return await self._flight.run(lambda: self._find(is_competing=is_competing))
+        return await self._once(lambda: self._find(is_competing=is_competing))
 
     async def renew(self, missing_arn: str) -> str:
         """Return the ARN, after ``missing_arn`` was not found."""
         if self.arn is not None and self.arn != missing_arn:
             return self.arn
-        return await self._flight.run(lambda: self._search(is_competing=True))
+        return await self._once(lambda: self._search(is_competing=True))
+
+    async def _once(self, work: Callable[[], Awaitable[str]]) -> str:
+        """Return the result of ``work``, done once for all who need it at the same time.
+
+        All of them get the result, or the failure, of the caller that does it. If that caller is
+        cancelled, another one starts over.
+        """
+        while (flight := self._flight) is not None:
+            # Unlike awaiting the future, this does not cancel it when the waiter is cancelled.
+            await asyncio.wait({flight})
+            if not flight.cancelled():
+                return flight.result()
+        self._flight = flight = asyncio.get_running_loop().create_future()
+        try:
+            result = await work()
+        except Exception as error:
+            flight.set_exception(error)
+            flight.exception()  # there may be no other caller
+            raise
+        except BaseException:
+            flight.cancel()
+            raise
+        else:
+            flight.set_result(result)
+            return result
+        finally:
+            self._flight = None
 
     async def _find(self, *, is_competing: bool) -> str:
         await self._join()
@@ -203,37 +225,3 @@ class _ConsumerOfStream:
 
     async def _remove(self, consumer_arn: str) -> bool:
         return await deregister_consumer(consumer_arn, self._config, self._context)
-
-
-class _SingleFlight:
-    """Runs work once for all callers that need it at the same time.
-
-    All of them get the result, or the failure, of the caller that runs it. If that caller is
-    cancelled, another one starts over.
-    """
-
-    def __init__(self) -> None:
-        self._flight: asyncio.Future[str] | None = None
-
-    async def run(self, work: Callable[[], Awaitable[str]]) -> str:
-        """Return the result of ``work``, or of another caller's that is under way."""
-        while (flight := self._flight) is not None:
-            # Unlike awaiting the future, this does not cancel it when the waiter is cancelled.
-            await asyncio.wait({flight})
-            if not flight.cancelled():
-                return flight.result()
-        self._flight = flight = asyncio.get_running_loop().create_future()
-        try:
-            result = await work()
-        except Exception as error:
-            flight.set_exception(error)
-            flight.exception()  # there may be no other caller
-            raise
-        except BaseException:
-            flight.cancel()
-            raise
-        else:
-            flight.set_result(result)
-            return result
-        finally:
-            self._flight = None
