@@ -65,11 +65,7 @@ class PollingRecordPublisher(RecordPublisher):
     """Publishes the records of one shard by polling; one :meth:`run` makes at most one GetRecords.
 
     A run whose call must be repeated delivers nothing. The next run waits for the delay before it
-    reserves room: other shards could not use room that is held during a wait.
-
-    Args:
-        starting_position: where to begin; not LATEST.
-        quota: the limits of the shards; the publishers of a factory share it.
+    reserves room, which other shards can use meanwhile.
 
     Attributes:
         limit: the ``Limit`` of the next call, 1 to 10,000.
@@ -152,7 +148,7 @@ class PollingRecordPublisher(RecordPublisher):
 
     @property
     def seconds_left(self) -> float:
-        """How long the next run waits before its call, for its turn or after a failure."""
+        """How long the next run waits before its call."""
         elapsed = self._seconds_since_last_call()
         return max(
             0.0 if elapsed is None else self._period - elapsed,
@@ -174,7 +170,7 @@ class PollingRecordPublisher(RecordPublisher):
         return None if previous is None else self._context.clock.monotonic() - previous
 
     async def _valid_iterator(self) -> str | None:
-        """Return the current or a new iterator; ``None`` if a later run must request it again."""
+        """Return an iterator; ``None`` if a later run must request it again."""
         age = self._context.clock.monotonic() - self._iterator_received_at
         if self._iterator is not None and age > _ITERATOR_SECONDS:
             self._drop_iterator()
@@ -285,8 +281,7 @@ class PollingRecordPublisher(RecordPublisher):
     async def _has_ended(self, page: RecordPage) -> bool:
         """Return whether a second source confirms the end that an answer without iterator shows.
 
-        If not, the next run reads on from the position. The service refuses it if the shard has
-        left the retention. Some emulators never name child shards.
+        If not, the next run reads on from the position. Some emulators never name child shards.
         """
         if page.child_shards:
             return True
@@ -340,13 +335,11 @@ def period_after(
 ) -> float:
     """Return the time from the start of one call to the start of the next.
 
-    Processing time is part of it, so that a slow consumer is not slowed further. The shard's limits
-    may require more.
+    Processing time is part of it, so that a slow consumer is not slowed further.
 
     Args:
         tip_seconds: the period at the tip of a shard.
         is_cut: whether the answer has as many records as it may have.
-        millis_behind_latest: the lag in the answer, if known.
         silent_seconds: the time since the last record.
     """
     if is_cut or (millis_behind_latest or 0) >= _BEHIND_MILLIS:
@@ -360,9 +353,9 @@ def adapted_limit(
     """Return the Limit that uses the shard's 2 MB/s without exceeding them.
 
     Args:
-        current: the limit in use; kept while an answer says nothing (no records, no time).
+        current: the limit in use; kept after an answer without records.
         records: how many records the last answer had.
-        payload_bytes: how large they were together; 0 is possible, payloads may be empty.
+        payload_bytes: their size; 0 if all payloads are empty.
         loop_seconds: the time from call to call.
         maximum: the configured upper bound, 1 to 10,000.
     """
@@ -375,10 +368,9 @@ def adapted_limit(
 
 
 def expected_page(last_records: int | None, last_bytes: int | None, limit: int) -> tuple[int, int]:
-    """Return (records, bytes) to reserve before a call, from the size of the last answer.
+    """Return (records, bytes) to reserve before a call, from the size of the last answer, if any.
 
-    The first answer may be anything up to the service's maximum; after that a page is expected to
-    be at most twice its predecessor.
+    A page is expected to be at most twice its predecessor.
     """
     if last_records is None or last_bytes is None:
         return limit, MAX_PAGE_BYTES

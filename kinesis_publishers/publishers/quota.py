@@ -37,12 +37,9 @@ class _Turns:
 
 
 class ShardQuota:
-    """Keeps calls to shards within AWS's limits: five a second, and 2 MB/s.
+    """Keeps calls to shards within AWS's limits, if it ``is_kept``: five a second, and 2 MB/s.
 
-    All publishers of a factory share it. It never waits: a caller that holds room must not wait.
-
-    Attributes:
-        is_kept: whether the limits apply.
+    It never waits: a caller that holds room must not wait.
     """
 
     def __init__(self, clock: Clock, *, is_kept: bool = True) -> None:

@@ -19,9 +19,8 @@ _JITTER_MILLIS = 1000
 class LagWatch:
     """Counts consecutive empty answers whose lag is stuck at the retention.
 
-    From a trimmed sequence number the service may return empty answers forever. Their lag stays at
-    the retention, at least 24 hours. Empty answers with data ahead are possible too, but their lag
-    shrinks.
+    From a trimmed sequence number the service may return empty answers forever, with a lag that
+    stays at the retention, at least 24 hours. If data is ahead of empty answers, their lag shrinks.
     """
 
     _shard: Shard
@@ -30,10 +29,7 @@ class LagWatch:
     _first_lag_millis: int | None = field(default=None, init=False)
 
     def check(self, page: RecordPage, position: StartingPosition, *, has_ended: bool) -> None:
-        """Check the answer to a read from ``position``.
-
-        Args:
-            has_ended: whether this is the last answer of the shard.
+        """Check the answer to a read from ``position``, perhaps the last one of the shard.
 
         Raises:
             PositionTrimmedError: the answers show that the position is trimmed.
@@ -64,8 +60,8 @@ def delay_after_refusal(
 ) -> float:
     """Return the seconds to wait before a refused position is tried again.
 
-    The service refuses an instant in its future until its clock reaches it. Its clock is known only
-    to the second, so a pinned position may lie slightly ahead of it.
+    The service refuses an instant in its future. Its clock is known only to the second, so a pinned
+    position may lie slightly ahead of it.
 
     Raises:
         PositionTrimmedError: the service does not know the sequence number.

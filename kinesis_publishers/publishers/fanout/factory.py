@@ -8,6 +8,8 @@ import resource
 from collections.abc import Sequence
 from typing import Self
 
+from attrs import define, field
+
 from kinesis_publishers.abc import PublisherContext, RecordPublisherFactory, StreamConsumerRegistrar
 from kinesis_publishers.config import (
     AwsConfig,
@@ -30,17 +32,16 @@ _SPARE_DESCRIPTORS = 64
 _LOOKS = 5
 
 
+# With slots, attrs would make the class again, without ``known``.
+@define(eq=False, slots=False)
 class FanOutRecordPublisherFactory(RecordPublisherFactory, known=EFO):
     """Selected by ``stream.recordpublisher = EFO``."""
 
-    def __init__(
-        self, config: FanOutConfig, registrar: StreamConsumerRegistrar, context: PublisherContext
-    ) -> None:
-        self._config = config
-        self._registrar = registrar
-        self._context = context
-        self._warned_at: dict[str, float] = {}
-        self._next_start = -math.inf
+    _config: FanOutConfig
+    _registrar: StreamConsumerRegistrar
+    _context: PublisherContext
+    _warned_at: dict[str, float] = field(factory=dict, init=False)
+    _next_start: float = field(default=-math.inf, init=False)
 
     @classmethod
     def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:

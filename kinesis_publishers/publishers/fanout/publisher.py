@@ -58,9 +58,10 @@ class FanOutRecordPublisher(RecordPublisher):
     subscription and without room.
 
     Args:
-        starting_position: where to begin; not LATEST.
-        registrar: provides the stream consumer.
         warned_at: the time of the last warning by subject; the publishers of a factory share it.
+
+    Attributes:
+        failure: prevented or ended the last subscription; the next run handles it.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class FanOutRecordPublisher(RecordPublisher):
         config: FanOutConfig,
         registrar: StreamConsumerRegistrar,
         context: PublisherContext,
-        warned_at: dict[str, float] | None = None,
+        warned_at: dict[str, float],
     ) -> None:
         self._shard = shard
         self._position = starting_position.require_pinned()
@@ -86,15 +87,10 @@ class FanOutRecordPublisher(RecordPublisher):
         self._quiet_since = math.inf
         self._last_record_count = 1
         self._last_delivered: SequenceNumber | None = None
-        self._failure: Exception | None = None
+        self.failure: Exception | None = None
         self._end_reason = ""
         self._lag_watch = LagWatch(shard)
         self._recovery = SubscriptionRecovery(shard, config, registrar, context, warned_at)
-
-    @property
-    def failure(self) -> Exception | None:
-        """The error that prevented or ended the last subscription; the next run handles it."""
-        return self._failure
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
         await self._recover()
@@ -121,7 +117,7 @@ class FanOutRecordPublisher(RecordPublisher):
             return RunResult.INCOMPLETE
 
     async def _recover(self) -> None:
-        failure, self._failure = self._failure, None
+        failure, self.failure = self.failure, None
         if failure is not None:
             self._back_off(
                 await self._recovery.delay_after(failure, self._position, self._consumer_arn)
@@ -132,10 +128,10 @@ class FanOutRecordPublisher(RecordPublisher):
         self._not_before = max(self._not_before, self._context.clock.monotonic() + seconds)
 
     async def _regain_room(self, consumer: RecordBatchConsumer) -> None:
-        """Wait for the room whose lack closed the last subscription.
+        """Wait for the room whose lack closed the last subscription; keep it for the first event.
 
-        The room is kept for the first event. If that event had to queue again, shards that all wait
-        longer than a subscription may would take turns and never deliver.
+        If that event had to queue again, shards that all wait longer than a subscription may would
+        take turns and never deliver.
         """
         self._has_room = self._refused_room is not None
         if self._refused_room is not None:
@@ -242,7 +238,7 @@ class FanOutRecordPublisher(RecordPublisher):
                     MalformedResponseError(text, operation=_OPERATION, code="MalformedResponse")
                 )
             # A heartbeat counts as progress.
-            self._recovery.note_progress()
+            self._recovery.retries.reset()
             if self._is_closed:
                 return RunResult.INCOMPLETE
 
@@ -329,7 +325,7 @@ class FanOutRecordPublisher(RecordPublisher):
 
     def _run_over(self, error: Exception) -> _RunOver:
         self._end_reason = str(error)
-        self._failure = error
+        self.failure = error
         return _RunOver()
 
 

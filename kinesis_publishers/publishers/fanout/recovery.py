@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 
+from attrs import define, field
+
 from kinesis_publishers.abc import PublisherContext, StreamConsumerRegistrar
 from kinesis_publishers.config import FanOutConfig
 from kinesis_publishers.config.recoverable_errors import causes
@@ -40,36 +42,29 @@ _TAKEOVERS_TO_REPORT = 3
 _TAKEOVER_DELAY_SECONDS, _MOST_TAKEOVER_DELAY_SECONDS = 5.0, 30.0
 
 
+@define(eq=False)
 class SubscriptionRecovery:
     """Decides how long to wait before the next subscription, or that reading must end.
 
-    Args:
-        config: the retry policy and the errors that the user declared recoverable.
-        registrar: registers the stream consumer again if it is gone.
-        warned_at: the time of the last warning by subject; shards may share it.
+    Attributes:
+        retries: to be reset when an event has arrived.
     """
 
-    def __init__(
-        self,
-        shard: Shard,
-        config: FanOutConfig,
-        registrar: StreamConsumerRegistrar,
-        context: PublisherContext,
-        warned_at: dict[str, float] | None = None,
-    ) -> None:
-        self._shard = shard
-        self._recoverable = config.recoverable_errors
-        self._registrar = registrar
-        self._context = context
-        self._warned_at = {} if warned_at is None else warned_at
-        self._takeovers, self._may_be_taken_over = 0, False
-        self._retries = RetryBudget(
-            config.subscribe_retry, context.clock, events=context.events, shard=shard.key
-        )
+    _shard: Shard
+    _config: FanOutConfig
+    _registrar: StreamConsumerRegistrar
+    _context: PublisherContext
+    # The time of the last warning by subject; shards share it.
+    _warned_at: dict[str, float]
+    retries: RetryBudget = field(init=False)
+    _takeovers: int = field(default=0, init=False)
+    _may_be_taken_over: bool = field(default=False, init=False)
 
-    def note_progress(self) -> None:
-        """Reset the retries: an event has arrived."""
-        self._retries.reset()
+    def __attrs_post_init__(self) -> None:
+        policy, context = self._config.subscribe_retry, self._context
+        self.retries = RetryBudget(
+            policy, context.clock, events=context.events, shard=self._shard.key
+        )
 
     def warn(self, message: str, *, about: str | None = None) -> None:
         """Log ``message`` at most once a minute per subject, by default the shard."""
@@ -91,9 +86,7 @@ class SubscriptionRecovery:
         """Return the seconds to wait after ``error``, or raise the error that ends reading.
 
         Args:
-            error: why a subscription failed, before or after it was accepted.
-            position: where it would have begun or continued.
-            consumer_arn: the stream consumer of the subscription.
+            position: where the subscription would have begun or continued.
 
         Raises:
             PositionTrimmedError: the service no longer knows the position.
@@ -106,22 +99,23 @@ class SubscriptionRecovery:
         if isinstance(deciding, _THROTTLES):
             self._context.events(Throttled(shard=self._shard.key, operation=deciding.operation))
         # An error that the user declared recoverable counts anywhere in the cause chain.
-        if isinstance(deciding, _REPEATED_ENDLESSLY) or self._recoverable.contain(error):
-            delay = self._retries.delay_after(deciding, is_endless=True)
+        is_recoverable = self._config.recoverable_errors.contain(error)
+        if is_recoverable or isinstance(deciding, _REPEATED_ENDLESSLY):
+            delay = self.retries.delay_after(deciding, is_endless=True)
             return max(delay, self._delay_after_takeover(deciding, consumer_arn))
         if isinstance(deciding, InvalidArgumentError):
             return delay_after_refusal(deciding, self._shard, position, self._context.clock.now())
         if isinstance(deciding, StreamNotFoundError):
             finding = await self._find_missing(consumer_arn)
-            # A new consumer is not known everywhere at once. The retry counts all the same: a
-            # consumer that is repeatedly deleted would otherwise keep this going forever.
+            # A new consumer is not known everywhere at once. The retry counts all the same, or a
+            # consumer that is repeatedly deleted would keep this going forever.
             deciding = InternalServiceError(
                 f"{str(deciding).rstrip('.')}. {finding}",
                 operation=deciding.operation,
                 code=deciding.code,
                 request_id=deciding.request_id,
             )
-        return self._retries.delay_after(deciding)
+        return self.retries.delay_after(deciding)
 
     def _delay_after_takeover(self, error: Exception, consumer_arn: str) -> float:
         """Return how long to leave the shard to another reader of the same consumer."""
@@ -143,10 +137,7 @@ class SubscriptionRecovery:
         return min(_MOST_TAKEOVER_DELAY_SECONDS, more * _TAKEOVER_DELAY_SECONDS)
 
     async def _find_missing(self, consumer_arn: str) -> str:
-        """Return a sentence about what was found, unless something is missing for good.
-
-        The result never implies the end of a shard: a shard reports its own end.
-        """
+        """Return a sentence about what was found; raise if something is missing for good."""
         try:
             await self._renew_consumer(consumer_arn)
         except ServiceError as failure:

@@ -133,6 +133,7 @@ class FanOut:
             PublisherContext(
                 data_plane=plane, control_plane=control_plane, clock=clock, events=events.append
             ),
+            {},
         )
         return cls(
             plane=plane,
