@@ -13,8 +13,9 @@ from typing import Any, Final
 from attrs import frozen
 
 from kinesis_publishers.errors import AggregationError
-from kinesis_publishers.model.records import AGGREGATE_MAGIC, LONGEST_MARKER, LONGEST_PARTITION_KEY
+from kinesis_publishers.model.records import AGGREGATE_MAGIC
 from kinesis_publishers.model.shards import LONGEST_HASH_KEY
+from kinesis_publishers.model.user_records import LONGEST_MARKER, LONGEST_PARTITION_KEY
 
 DIGEST_BYTES: Final = 16
 # The outer key of a KPL aggregate, whose explicit hash key selects the shard

@@ -24,7 +24,6 @@ from kinesis_publishers.model.records import RecordBatch as RecordBatch
 from kinesis_publishers.model.records import RecordPage as RecordPage
 from kinesis_publishers.model.records import RunResult as RunResult
 from kinesis_publishers.model.records import SubscriptionEvent as SubscriptionEvent
-from kinesis_publishers.model.records import UserRecord as UserRecord
 from kinesis_publishers.model.shards import ChildShard as ChildShard
 from kinesis_publishers.model.shards import HashRange as HashRange
 from kinesis_publishers.model.shards import Shard as Shard
@@ -34,3 +33,4 @@ from kinesis_publishers.model.shards import StreamIdentity as StreamIdentity
 from kinesis_publishers.model.shards import StreamListing as StreamListing
 from kinesis_publishers.model.shards import StreamSummary as StreamSummary
 from kinesis_publishers.model.shards import hash_key_of as hash_key_of
+from kinesis_publishers.model.user_records import UserRecord as UserRecord

@@ -17,8 +17,8 @@ KCL_WRITER: Final = "KCL "
 WHOLE_STREAM: Final = "*"
 """The id of the row that marks a stream's first checkpoint as complete.
 
-A single reader owns the stream by writing this mark. Its ``as_of`` is set for a while if that
-reader took over from one that may have been running, and ``is_ended`` says that it has stopped.
+A single reader owns the stream by writing this mark. Its ``as_of`` is set for a while after that
+reader took over from one that may have been running; ``is_ended`` says that it has stopped.
 """
 
 FOUND_LATER: Final = ShardProgress(position=StartingPosition.trim_horizon())
@@ -36,12 +36,11 @@ class Lease:
         parents: the ids of the shards that this one continues.
         children: the ids of the shards that continue this one, once it has ended.
         hash_range: the hash keys of the shard; ``None`` while unknown.
-        bytes_per_second: how much is read from the shard, as a moving average; ``None`` while
-            unknown.
+        bytes_per_second: the moving average of what is read; ``None`` while unknown.
         settle_seconds: how long the next reader waits before it subscribes to the shard, because
             its former reader has subscribed shortly before it left.
         consumer_arn: the stream consumer that a worker of the application has registered: the last
-            one removes it. ``None`` if there is none, or as far as this shard's workers know.
+            one removes it. ``None`` if this shard's workers know of none.
         watermark: the watermark of the shard as its last reader left it; ``None`` while unknown,
             or without watermarks.
         is_idle: whether the shard is idle, and holds back no watermark; ``None`` means ``False``.
@@ -87,7 +86,7 @@ class Checkpoint:
 
     @classmethod
     def mark(cls, arn: str, created_at: datetime, *, is_ended: bool = False) -> Checkpoint:
-        """Return the row that says that a stream's first checkpoint is complete."""
+        """Return the row :data:`WHOLE_STREAM` of a stream."""
         progress = FOUND_LATER.ended() if is_ended else FOUND_LATER
         key = ShardKey(arn, WHOLE_STREAM)
         return cls(shard=key, stream_created_at=created_at, progress=progress)

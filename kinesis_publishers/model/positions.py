@@ -1,7 +1,4 @@
-"""Places in a shard, and the rule for where reading continues.
-
-Everything here is pure: no clock, no service, no stored state.
-"""
+"""Places in a shard, and the rule for where reading continues."""
 
 from __future__ import annotations
 
@@ -26,9 +23,9 @@ def _validate_decimal(_: object, attribute: Any, value: str) -> None:
 class SequenceNumber:
     """The place of a record: AWS's sequence number, and the index inside an aggregate.
 
-    Sequence numbers are decimal strings of varying length and are compared as integers (AWS API
-    reference, *Record*). A whole Kinesis record sorts after its own sub-records, because having
-    processed it means having processed all of them.
+    Sequence numbers of varying length are compared as integers (AWS API reference, *Record*). A
+    whole Kinesis record sorts after its sub-records: having processed it means having processed
+    them.
 
     Attributes:
         sequence_number: decimal digits, as AWS gives them.
@@ -119,15 +116,15 @@ class StartingPosition:
     def pinned(self, now: datetime) -> StartingPosition:
         """Return the same place, with LATEST replaced by the instant ``now``.
 
-        LATEST means another place with each request, and a restart would skip what arrived in
-        between: it is turned into AT_TIMESTAMP once, before anything is read.
+        Do so once, before anything is read. LATEST means another place with each request, and a
+        restart would skip what arrived in between.
         """
         if self.type is PositionType.LATEST:
             return StartingPosition.at_timestamp(now)
         return self
 
     def require_pinned(self) -> StartingPosition:
-        """Return the same place; raises ``ValueError`` for LATEST, which is a place only now."""
+        """Return the same place; raises ``ValueError`` for LATEST."""
         if self.type is PositionType.LATEST:
             raise ValueError("LATEST must be pinned to an instant before it is read from")
         return self
@@ -157,10 +154,9 @@ class Scope(NamedTuple):
 
 @frozen
 class Positions:
-    """A position for everything, and others for single streams and shards.
+    """A default position, and others for single streams and shards.
 
     Attributes:
-        default: the position of what has no other.
         own: what takes precedence, a shard's before that of its stream; ``None`` is the end of a
             shard.
     """
@@ -197,28 +193,19 @@ class Positions:
 
 
 def resume_after(processed: SequenceNumber) -> StartingPosition:
-    """Return where a restart continues, given the last record that was processed.
-
-    Inside an aggregate that is AT the sequence number, because AFTER would skip the sub-records
-    that were not processed; the reader drops those up to ``processed``. Otherwise it is AFTER.
-    """
+    """Return where a restart continues, given the last record that was processed."""
+    # Inside an aggregate, AFTER would skip the sub-records that were not processed. The reader
+    # drops those up to ``processed``.
     if processed.sub_sequence_number is not None:
         return StartingPosition.at(processed)
     return StartingPosition.after(processed)
 
 
 def continue_from(current: StartingPosition, processed: SequenceNumber | None) -> StartingPosition:
-    """Return where a publisher continues after a delivery.
-
-    Args:
-        current: where the delivery began.
-        processed: the last record that the consumer has processed, or ``None`` before the first.
-    """
+    """Return where a publisher continues after a delivery that began at ``current``."""
     # An empty first batch says nothing about the position: without AT_TIMESTAMP, records that
     # arrive before the first one is seen would be skipped.
-    if processed is None:
-        return current
-    return resume_after(processed)
+    return current if processed is None else resume_after(processed)
 
 
 @frozen(kw_only=True)
@@ -227,9 +214,8 @@ class ShardProgress:
 
     Attributes:
         position: where reading continues.
-        as_of: everything that arrived before this instant has been read; ``None`` while nothing is
-            known. It distinguishes an idle shard (nothing lost) from one whose unread records the
-            retention has removed.
+        as_of: everything that arrived before this instant has been read; ``None`` while unknown.
+            It distinguishes an idle shard from one whose unread records the retention has removed.
         is_ended: the shard has been read to its end and is never read again.
     """
 
@@ -249,11 +235,6 @@ class ShardProgress:
     def ended(self) -> ShardProgress:
         """Return the same progress with the end of the shard reached."""
         return evolve(self, is_ended=True)
-
-
-# A quarter of the shortest retention: an idle shard's progress is renewed long before its age would
-# look like data loss.
-_REFRESH_AFTER = timedelta(hours=6)
 
 
 @frozen(kw_only=True)
@@ -276,10 +257,10 @@ class RangeSize:
     """What the planner of a range knows about its size.
 
     Attributes:
-        records: how many Kinesis records it has, or about how many; ``None`` if nothing tells.
-        seen_since: where only its end was looked at, the instant from which on records were seen;
-            ``None`` if :attr:`records` is exact.
-        seen_records: how many of the range were, with the one that it ends before.
+        records: how many Kinesis records it has, exactly or about; ``None`` if unknown.
+        seen_since: if only its end was read, the instant from which on; ``None`` if
+            :attr:`records` is exact.
+        seen_records: how many were read, with the one that the range ends before.
     """
 
     records: int | None
@@ -294,17 +275,16 @@ class ShardRange:
     Attributes:
         shard: which shard.
         start: where the range begins.
-        end: its last record, included; ``None`` means the end of the shard, which is closed and
-            no longer changes, unless ``until`` is given.
+        end: its last record, included; ``None`` means the end of the closed shard, unless
+            ``until`` is given.
         excludes_end: whether the range ends immediately before ``end`` instead.
         until: the range ends at the tip, or before the first record that arrived at or after this
             instant. There was none when the range was planned, long enough after the instant for
             everything that had arrived before it to be visible.
         as_of: what arrived earlier precedes the range; ``None`` if the range names its first
             record. It shows whether records at its beginning may have been removed.
-        follows: where the range before it has ended: a reader that has come there may continue. It
-            does not affect which records the range has.
-        size: lets a reader fetch little that comes after the end; no more follows from it.
+        follows: where the range before it has ended; a reader that has come there may continue.
+        size: lets a reader fetch little beyond the end.
     """
 
     shard: ShardKey
@@ -324,6 +304,11 @@ class ShardRange:
         if self.end is None:
             return None
         return StartingPosition.at(self.end) if self.excludes_end else resume_after(self.end)
+
+
+# A quarter of the shortest retention: an idle shard's progress is renewed long before its age would
+# look like data loss.
+_REFRESH_AFTER = timedelta(hours=6)
 
 
 def is_refresh_due(written: datetime | None, current: datetime | None, now: datetime) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from attrs import Factory, evolve, field, frozen
 
 from kinesis_publishers.model.positions import SequenceNumber
-from kinesis_publishers.model.shards import ChildShard, Shard, parse_hash_key
+from kinesis_publishers.model.shards import ChildShard, Shard
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,10 +39,11 @@ _COLUMNS = (
 )
 
 
-def _to_micros(epoch_seconds: float) -> int:
+def _instant(epoch_seconds: float) -> datetime:
     # Whole seconds and fraction separately: the product of a current epoch and 1e6 is not exact.
     whole = int(epoch_seconds)
-    return whole * 1_000_000 + round((epoch_seconds - whole) * 1_000_000)
+    micros = round((epoch_seconds - whole) * 1_000_000)
+    return _EPOCH + timedelta(seconds=whole, microseconds=micros)
 
 
 # A NamedTuple, although other values are attrs classes: a batch builds it at C speed, four times as
@@ -82,8 +83,8 @@ class Record(NamedTuple):
         """The identity of the record, the same whenever and however it is read.
 
         ``STREAM NAME/SHARD ID/SEQUENCE NUMBER/SUB-SEQUENCE NUMBER``, with nothing after the last
-        slash for a record that was put by itself. It is unique in an account and region, even if a
-        stream is created again under the same name: its sequence numbers are higher then.
+        slash for a record that was put by itself. It is unique in an account and region: a stream
+        that is created again under the same name has higher sequence numbers.
         """
         sub = "" if self.sub_sequence_number is None else self.sub_sequence_number
         return f"{self.stream_name}/{self.shard_id}/{self.sequence_number}/{sub}"
@@ -100,16 +101,13 @@ class Record(NamedTuple):
 
     @property
     def is_undecoded_aggregate(self) -> bool:
-        """Whether ``data`` begins like an aggregate and is delivered as Kinesis stored it.
-
-        It is not a valid aggregate, unless ``kinesis.aggregation`` is ``off``.
-        """
+        """Whether ``data`` begins like an aggregate that is invalid, or whose decoding is off."""
         return not self.aggregated and self.data.startswith(AGGREGATE_MAGIC)
 
     @property
     def approximate_arrival_timestamp(self) -> datetime:
         """When Kinesis took the record, aware UTC, to the microsecond."""
-        return _EPOCH + timedelta(microseconds=_to_micros(self.arrival_epoch_seconds))
+        return _instant(self.arrival_epoch_seconds)
 
 
 # ``Record._make`` without its check of the length, which the zipped columns determine, in Python.
@@ -217,7 +215,7 @@ class RecordBatch:
 
     @property
     def first_sequence_number(self) -> SequenceNumber:
-        """The place of the first record; there must be one."""
+        """The place of the first record, which must exist."""
         return self._number_at(0)
 
     @property
@@ -233,14 +231,14 @@ class RecordBatch:
     def last_arrival(self) -> datetime | None:
         """The latest arrival time in the batch, or ``None`` in an empty batch."""
         latest = max(self.arrival_epoch_seconds, default=None)
-        return None if latest is None else _EPOCH + timedelta(microseconds=_to_micros(latest))
+        return None if latest is None else _instant(latest)
 
     @property
     def read_until(self) -> datetime | None:
         """By the reader's clock: what arrived earlier is in this answer or a previous one.
 
-        ``None`` if the answer does not say how far behind the tip it is. The service's clock
-        measures both ends of that distance, and the two clocks need not agree.
+        ``None`` if the answer has no lag. The service's clock measures both ends of the lag, and
+        the two clocks need not agree.
         """
         if not self.millis_behind_latest:
             return None if self.millis_behind_latest is None else self.requested_at
@@ -293,9 +291,9 @@ class RecordBatch:
     def to_arrow(self) -> pa.RecordBatch:
         """Return the batch as Arrow columns.
 
-        The columns are ``data`` binary, ``stream_name`` string, ``shard_id`` string,
-        ``sequence_number`` string, ``partition_key`` string or null, ``sub_sequence_number`` 64-bit
-        integer or null, and ``approximate_arrival_timestamp`` timestamp in microseconds, UTC.
+        They are ``data`` binary, ``stream_name``, ``shard_id`` and ``sequence_number`` string,
+        ``partition_key`` string or null, ``approximate_arrival_timestamp`` timestamp in
+        microseconds, UTC, and ``sub_sequence_number`` 64-bit integer or null.
         """
         try:
             from kinesis_publishers.model.arrow import to_arrow
@@ -333,68 +331,10 @@ class SubscriptionEvent:
     """One ``SubscribeToShardEvent`` (AWS API reference).
 
     Attributes:
-        page: the records, if any; the lag; the child shards of a shard that has ended. It has no
-            shard iterator.
+        page: the records, the lag, and the child shards of a shard that has ended.
         continuation_sequence_number: a later subscription that begins after it misses and repeats
             nothing; ``None`` when the shard has ended.
     """
 
     page: RecordPage
     continuation_sequence_number: SequenceNumber | None
-
-
-LONGEST_PARTITION_KEY: Final = 256  # Characters (AWS API reference, PutRecord).
-LONGEST_MARKER: Final = 256  # Characters: thousands of records share what one begins with.
-
-
-def _check_partition_key(_: object, __: Any, value: Any) -> None:
-    if value is None:
-        raise ValueError("a UserRecord has a partition key: put (data, None) without one")
-    if not 1 <= len(value) <= LONGEST_PARTITION_KEY:
-        raise ValueError(
-            f"a partition key must have 1 to {LONGEST_PARTITION_KEY} characters, not {len(value)}: "
-            f"{value!r:.300}"
-        )
-    value.encode()  # Raises a ValueError for what UTF-8 does not have.
-
-
-def _check_hash_key(_: object, __: Any, value: str | None) -> None:
-    if value is not None:
-        parse_hash_key(value)
-
-
-def check_marker(marker: str) -> None:
-    """Check that readers will have a marker as it is; raises ``ValueError``."""
-    try:
-        is_marker = bool(marker.rpartition("/")[0] and marker.encode())
-    except (AttributeError, UnicodeEncodeError):
-        is_marker = False
-    if not is_marker or len(marker) > LONGEST_MARKER:
-        raise ValueError(
-            f"a marker must be a text of at most {LONGEST_MARKER} characters, of UTF-8 only, and "
-            f"with something in front of a slash, as in batch-7/1; not {marker!r:.300}"
-        )
-
-
-def _check_marker(_: object, __: Any, value: str | None) -> None:
-    if value is not None:
-        check_marker(value)
-
-
-@frozen(kw_only=True)
-class UserRecord:
-    """One record as a producer puts it, by itself or inside an aggregate.
-
-    Attributes:
-        data: the payload.
-        partition_key: 1 to 256 characters; determines the shard.
-        explicit_hash_key: decimal; determines the shard instead of the partition key.
-        marker: a text such as ``batch-7/1``, of at most 256 characters, by which readers recognize
-            the record if it is written again; what stands in front of its last slash is stored once
-            for several records. A record with a marker is written inside an aggregate.
-    """
-
-    data: bytes = field(repr=False)
-    partition_key: str = field(validator=_check_partition_key)
-    explicit_hash_key: str | None = field(default=None, validator=_check_hash_key)
-    marker: str | None = field(default=None, validator=_check_marker)

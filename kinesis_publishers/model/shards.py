@@ -1,4 +1,4 @@
-"""Streams and shards as values: identity, lineage, hash keys; nothing changes while reading."""
+"""Streams and shards as values: identity, lineage, hash keys."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from kinesis_publishers.model.sources import stream_name_of
 
 #: With its partition key; a stream may allow less (API reference, UpdateMaxRecordSize).
 MAX_RECORD_BYTES: Final = 10 * 1024 * 1024
+MAX_HASH_KEY: Final = 2**128 - 1
+LONGEST_HASH_KEY: Final = len(str(MAX_HASH_KEY))
 
 
 @frozen(cache_hash=True)
@@ -44,10 +46,10 @@ class StreamSummary:
     """The answer of DescribeStreamSummary, as far as reading and writing need it.
 
     Attributes:
-        max_record_bytes: the most that a record may have, its partition key included; what no
-            stream exceeds where the service does not say.
-        is_auto_distributed: whether the service spreads records over the shards, for any
-            keys, which they need not have (``RecordDistributionStrategy`` AUTO).
+        max_record_bytes: the maximum size of a record with its partition key; what no stream
+            exceeds where the service does not say.
+        is_auto_distributed: whether the service spreads records over the shards, with any keys or
+            none (``RecordDistributionStrategy`` AUTO).
     """
 
     identity: StreamIdentity
@@ -59,15 +61,12 @@ class StreamSummary:
 
 @frozen(kw_only=True)
 class StreamListing:
-    """A stream as ListStreams names it; what the service leaves out is ``None``.
-
-    Attributes:
-        mode: ``PROVISIONED`` or ``ON_DEMAND``.
-    """
+    """A stream as ListStreams names it; what the service leaves out is ``None``."""
 
     name: str
     arn: str | None
     status: str | None
+    # PROVISIONED or ON_DEMAND.
     mode: str | None
     created_at: datetime | None
 
@@ -113,7 +112,7 @@ class Shard:
     parent_shard_id: str | None = None
     adjacent_parent_shard_id: str | None = None
     starting_hash_key: str = "0"
-    ending_hash_key: str = str(2**128 - 1)
+    ending_hash_key: str = str(MAX_HASH_KEY)
     starting_sequence_number: str = "0"
     ending_sequence_number: str | None = None
 
@@ -151,17 +150,13 @@ class Shard:
         return str(self.key)
 
 
-MAX_HASH_KEY: Final = 2**128 - 1
-LONGEST_HASH_KEY: Final = len(str(MAX_HASH_KEY))
-
-
 def hash_key_of(partition_key: str, explicit_hash_key: str | None = None) -> int:
-    """Return the hash key, 0 to 2**128 - 1, by which Kinesis chooses the shard of a record.
+    """Return the hash key by which Kinesis chooses the shard of a record.
 
     It is the explicit one, or the MD5 of the partition key (AWS API reference, *PutRecord*).
 
     Raises:
-        ValueError: the explicit hash key is not a decimal number of that range.
+        ValueError: as of :func:`parse_hash_key`.
     """
     if explicit_hash_key is not None:
         return parse_hash_key(explicit_hash_key)
@@ -195,7 +190,7 @@ class HashRange:
 
     @classmethod
     def between(cls, first: str, last: str) -> Self:
-        """Return the range from ``first`` to ``last``; ``ValueError`` if they are no such keys."""
+        """Return the range from ``first`` to ``last``; raises as :func:`parse_hash_key`."""
         return cls(parse_hash_key(first), parse_hash_key(last))
 
     def __contains__(self, hash_key: int) -> bool:

@@ -1,7 +1,6 @@
 """The AWS services that have streams: their ARNs, their clients, and what reads their shards.
 
-A service is one value, and what differs between services is asked of it. It names classes, which
-:mod:`kinesis_publishers.assembly` loads.
+A service is one value that names classes, which :mod:`kinesis_publishers.assembly` loads.
 """
 
 from __future__ import annotations
@@ -17,10 +16,7 @@ STREAM_NAME: Final = r"[a-zA-Z0-9_.-]{1,128}"
 
 @frozen(kw_only=True)
 class BuiltInPublisher:
-    """A record publisher of this package.
-
-    Its capabilities are those of :class:`~kinesis_publishers.RecordPublisherFactory`. Here they are
-    known without loading the factory.
+    """A record publisher of this package, with what its factory can do, which is not loaded.
 
     Attributes:
         name: the value of ``stream.recordpublisher`` that selects it.

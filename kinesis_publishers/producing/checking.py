@@ -13,8 +13,8 @@ from kinesis_publishers.assembly import WritingServices
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.errors import InvalidRecordError
 from kinesis_publishers.model import StreamIdentity, UserRecord
-from kinesis_publishers.model.records import LONGEST_PARTITION_KEY, check_marker
 from kinesis_publishers.model.shards import parse_hash_key
+from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY, check_marker
 from kinesis_publishers.producing.records import Row, utf8_bytes
 
 Data: TypeAlias = bytes | bytearray | memoryview | str

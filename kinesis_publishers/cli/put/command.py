@@ -24,8 +24,8 @@ from kinesis_publishers.cli.shared.formats import counted, printable
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import ProducerConfig
 from kinesis_publishers.config.option import Option
-from kinesis_publishers.model.records import LONGEST_PARTITION_KEY
 from kinesis_publishers.model.shards import parse_hash_key
+from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY
 from kinesis_publishers.producing import KinesisProducer, PutResult
 
 # Defaults of this command. One call at a time: a refused record is written before the records of

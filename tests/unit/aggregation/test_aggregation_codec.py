@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kinesis_publishers.aggregation import decode_aggregate, has_aggregates
 from kinesis_publishers.errors import AggregationError
-from kinesis_publishers.model.records import check_marker
+from kinesis_publishers.model.user_records import check_marker
 from tests.unit.aggregation.aggregate_support import (
     MAGIC,
     aggregate_of,
