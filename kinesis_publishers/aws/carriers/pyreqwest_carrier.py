@@ -54,15 +54,11 @@ class _ExitGuard:
         self._open: dict[_PyreqwestResponse, asyncio.AbstractEventLoop] = {}
         self._calls: dict[object, asyncio.AbstractEventLoop] = {}
         self._is_exiting = False
-        self._is_registered = False
         self._has_warned = False
 
     def add(self, response: _PyreqwestResponse) -> None:
         """Abandon ``response`` at exit, unless it is discarded before."""
         self._refuse_when_exiting()
-        if not self._is_registered:
-            self._is_registered = True
-            atexit.register(self._abandon_all)
         if threading.current_thread().daemon and not self._has_warned:
             self._has_warned = True
             _LOGGER.warning(_DAEMON_WARNING)
@@ -86,7 +82,7 @@ class _ExitGuard:
         if self._is_exiting:
             raise ClosedError("SubscribeToShard: the interpreter is ending")
 
-    def _abandon_all(self) -> None:
+    def abandon_all(self) -> None:
         self._is_exiting = True
         deadline = time.monotonic() + _ABANDON_SECONDS  # no clock is injected this late
         responses = list(self._open.items())
@@ -118,6 +114,7 @@ async def _abandon(responses: Iterable[_PyreqwestResponse]) -> None:
 
 
 _EXIT_GUARD = _ExitGuard()
+atexit.register(_EXIT_GUARD.abandon_all)
 
 
 _ERRORS = (PyreqwestError, OSError)
