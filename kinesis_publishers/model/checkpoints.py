@@ -72,11 +72,9 @@ class Checkpoint:
     """How far one shard has been processed, regardless of the publisher that read it.
 
     Attributes:
-        shard: which shard; :data:`WHOLE_STREAM` stands for the stream as a whole.
-        stream_created_at: when its stream was created; a stream that is created again under the
-            same name has other records.
-        progress: where reading continues.
-        lease: who reads it; ``None`` in an application with one reader.
+        shard: its id is :data:`WHOLE_STREAM` for the stream as a whole.
+        stream_created_at: a stream that is created again under the same name has other records.
+        lease: who reads the shard; ``None`` in an application with one reader.
     """
 
     shard: ShardKey
@@ -94,12 +92,7 @@ class Checkpoint:
 
 @frozen(kw_only=True)
 class CheckpointVersion:
-    """Identifies one write of a checkpoint; no two writes of a checkpoint share a version.
-
-    Attributes:
-        number: grows with every write.
-        writer: the store object that wrote it.
-    """
+    """Identifies one write of a checkpoint, by one store object; ``number`` grows with each."""
 
     number: int
     writer: str
@@ -123,12 +116,7 @@ class StoredCheckpoint:
 
 @frozen(kw_only=True)
 class CheckpointWrite:
-    """A checkpoint to write unless another reader has written it.
-
-    Attributes:
-        checkpoint: what to write.
-        expected: the version to replace; ``None`` if none may exist.
-    """
+    """A checkpoint to write if it replaces the ``expected`` version (``None``: no checkpoint)."""
 
     checkpoint: Checkpoint
     expected: CheckpointVersion | None = None

@@ -28,7 +28,6 @@ class SequenceNumber:
     them.
 
     Attributes:
-        sequence_number: decimal digits, as AWS gives them.
         sub_sequence_number: 0-based index of a user record inside an aggregate; ``None`` stands for
             the whole Kinesis record.
     """
@@ -138,11 +137,10 @@ class StartingPosition:
 
 
 class Scope(NamedTuple):
-    """What a position is for: a shard, or all shards of a stream.
+    """What a position is for: a shard, or (with an empty ``shard_id``) all shards of a stream.
 
     Attributes:
         stream: the name or the ARN of a stream; empty for the only one.
-        shard_id: empty for all shards of the stream.
     """
 
     stream: str = ""
@@ -242,9 +240,8 @@ class StreamProgress:
     """How far a stream has been read.
 
     Attributes:
-        identity: which stream; a stream that is created again has another identity.
         shards: the progress of each shard, by shard id.
-        is_left_out: the last reader did not read the stream, and has said so.
+        is_left_out: the last reader recorded that it did not read the stream.
     """
 
     identity: StreamIdentity
@@ -273,8 +270,6 @@ class ShardRange:
     """Some records of one shard.
 
     Attributes:
-        shard: which shard.
-        start: where the range begins.
         end: its last record, included; ``None`` means the end of the closed shard, unless
             ``until`` is given.
         excludes_end: whether the range ends immediately before ``end`` instead.

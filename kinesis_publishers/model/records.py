@@ -58,8 +58,6 @@ class Record(NamedTuple):
         arrival_epoch_seconds: when Kinesis took the record, in seconds since 1970; neither exact
             nor monotonic within a shard.
         encryption_type: ``KMS``, ``NONE``, or ``None`` if AWS does not say.
-        shard_id: the shard that holds the record.
-        stream_name: the stream that holds the shard.
         sub_sequence_number: 0-based index inside the aggregate in which the producer put the
             record; ``None`` for a record that was put by itself.
         explicit_hash_key: decimal; only for a record inside an aggregate, if the producer set one.
@@ -119,10 +117,7 @@ class RecordPage:
     """The answer to one GetRecords, or one event of a subscription, as columns of equal length.
 
     Attributes:
-        payloads: the data of each record.
-        partition_keys: the partition key of each record; ``None`` where it has none.
-        sequence_numbers: the sequence number of each record, increasing.
-        arrival_epoch_seconds: the arrival time of each record, as AWS sends it.
+        partition_keys: ``None`` for a record that has none.
         encryption_types: per record, or ``None`` if no record names one.
         next_shard_iterator: for the next call; ``None`` when the shard has ended.
         millis_behind_latest: distance of the answer from the tip, in ms; ``None`` if unknown.
@@ -146,7 +141,6 @@ class RecordBatch:
     Only iteration makes :class:`Record` objects; :meth:`to_arrow` uses the columns.
 
     Attributes:
-        shard: where the records come from.
         requested_at: when the service was asked (aware UTC): with ``millis_behind_latest`` 0,
             everything that arrived before this instant has been delivered.
         sub_sequence_numbers: indices inside aggregates; ``None`` outside, and if there are none.
@@ -155,7 +149,6 @@ class RecordBatch:
         child_shards: the shards that continue this one, if it ends here; a listing names others.
         has_arrival_times: whether the source knows them; otherwise they say when it was read.
         failures: by id, why records have no event time; ``None`` if no error policy takes them.
-        payload_bytes: the sum of the payloads' lengths.
     """
 
     shard: Shard

@@ -25,7 +25,6 @@ class ShardKey:
 
     @property
     def stream_name(self) -> str:
-        """The stream's name, a part of its ARN."""
         return stream_name_of(self.stream_arn)
 
     def __str__(self) -> str:
@@ -76,10 +75,8 @@ class StreamConsumer:
     """A consumer that is registered for enhanced fan-out on one stream.
 
     Attributes:
-        name: unique on its stream.
         arn: identifies this registration; a later one under the same name has another ARN.
         status: ``CREATING``, ``ACTIVE`` or ``DELETING``.
-        created_at: when it was registered (aware).
     """
 
     name: str

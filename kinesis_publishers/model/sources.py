@@ -39,9 +39,7 @@ class Source:
     Attributes:
         arn_pattern: matches the ARN of a stream; its groups are ``region`` and ``name``.
         arn_form: that ARN, as messages show it.
-        control_plane: the class of its control plane, as ``module:Class``.
-        data_plane: the class of its data plane, likewise.
-        publishers: what can read its shards.
+        control_plane, data_plane: classes, as ``module:Class``.
         has_hash_keys: whether the open shards of a stream divide all hash keys among them.
     """
 
