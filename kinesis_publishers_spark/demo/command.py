@@ -77,9 +77,9 @@ def _run(flights: int | None, shards: int) -> int:
 def _ended_in_order() -> Iterator[Callable[[], None]]:
     """Let a request to terminate, or a closed terminal, clean up as Ctrl-C does.
 
-    Yields a function that raises ``KeyboardInterrupt`` if a signal has come: the one that the
-    handler raises is lost if it comes in a callback of the garbage collector, and py4j has one for
-    each object of Java.
+    Yields a function that raises ``KeyboardInterrupt`` if a signal has come. No handler raises:
+    PySpark would leave the JVM that it starts behind, py4j would log a traceback, and a callback of
+    the garbage collector, of which py4j has one for each object of Java, would lose the interrupt.
     """
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # it is under nohup
@@ -90,11 +90,12 @@ def _ended_in_order() -> Iterator[Callable[[], None]]:
         if come:
             raise KeyboardInterrupt(come[0])
 
-    def interrupt(number: int, frame: object) -> None:
-        come.append(number)
-        check()
-
     with ExitStack() as stack:
         for number in numbers:
-            stack.callback(signal.signal, number, signal.signal(number, interrupt))
-        yield check
+            handler = signal.signal(number, lambda number, _: come.append(number))
+            stack.callback(signal.signal, number, handler)
+        try:
+            yield check
+        finally:
+            # What fails after a signal fails because of it: it reaches Spark's processes too.
+            check()

@@ -73,6 +73,7 @@ def run_demo(
         report.say("Reading the flights, starting a local Kinesis and Spark ...")
         flights = load_flights(limit)
         properties = stack.enter_context(serve_stream(_STREAM, shards))
+        check_signals()
         report.begin("starting Spark")
         try:
             spark = stack.enter_context(open_session(directory))

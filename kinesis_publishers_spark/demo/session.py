@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import shutil
@@ -69,13 +68,12 @@ def open_session(directory: Path) -> Iterator[SparkSession]:
         with (directory / "spark.log").open("a") as log, redirect_stderr(log):
             gateway: Any = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]
             stack.callback(_end_jvm, gateway)
-            spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
+            context = SparkContext(conf=conf, gateway=gateway)
+            # PySpark's handler of interrupts calls the JVM, out of the very call to the JVM that it
+            # interrupts.
+            signal.signal(signal.SIGINT, on_interrupt)
+            spark = SparkSession(context)
             stack.callback(spark.stop)
-        # PySpark's handler of interrupts calls the JVM, out of the very call to the JVM that it
-        # interrupts.
-        signal.signal(signal.SIGINT, on_interrupt)
-        # py4j writes a traceback to the root logger itself when a call is interrupted.
-        logging.getLogger().addFilter(lambda record: "KeyboardInterrupt" not in str(record.msg))
         register(spark)
         yield spark
 

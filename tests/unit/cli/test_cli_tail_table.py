@@ -303,7 +303,7 @@ async def test_a_shard_that_is_read_no_further_is_shown_as_stopped_among_the_oth
     }
 
 
-@pytest.mark.parametrize("payload", [b"x" * 1_000_000, b"\xff" * 1_000_000])
+@pytest.mark.parametrize("payload", [b"x" * 1_000_000, b"\xff" * 1_000_000], ids=["text", "bytes"])
 async def test_of_a_large_record_no_more_is_kept_than_a_terminal_can_show(
     local_kinesis: LocalKinesis, payload: bytes
 ) -> None:
