@@ -1,13 +1,11 @@
 """Diagnostic events: facts about reading, as values, for logs, metrics and tests.
 
 A component reports what happened to an :class:`EventSink`, which decides what to do with it. Each
-class of :mod:`.reading`, :mod:`.service`, :mod:`.producing` and :mod:`.queries` is an event, and so
-public.
+class of :mod:`.reading`, :mod:`.service` and :mod:`.producing` is an event, and so public.
 """
 
 from kinesis_publishers.events.event import Event as Event
 from kinesis_publishers.events.producing import *  # noqa: F403
-from kinesis_publishers.events.queries import *  # noqa: F403
 from kinesis_publishers.events.reading import *  # noqa: F403
 from kinesis_publishers.events.service import *  # noqa: F403
 from kinesis_publishers.events.sinks import EVENT_TYPES as EVENT_TYPES

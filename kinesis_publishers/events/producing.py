@@ -12,11 +12,7 @@ from kinesis_publishers.model import ShardKey
 
 @frozen(kw_only=True)
 class ProducerStarted(Event):
-    """A producer has found its stream.
-
-    Attributes:
-        shards: how many open shards the stream has.
-    """
+    """A producer has found its stream."""
 
     says = "A producer to stream {stream} started with {shards:# open shards}."
     stream_arn: str
@@ -25,11 +21,7 @@ class ProducerStarted(Event):
 
 @frozen(kw_only=True)
 class ProducerStopped(Event):
-    """A producer was closed.
-
-    Attributes:
-        records: how many records had not been written.
-    """
+    """A producer was closed; ``records`` had not been written."""
 
     says = "A producer to stream {stream} stopped with {records:# unwritten records}."
     stream_arn: str
@@ -41,13 +33,11 @@ class RecordsPut(ShardEvent, level=DEBUG):
     """A shard has accepted records of a PutRecords call.
 
     Attributes:
-        entries: how many records the shard counts; an aggregate is one.
-        records: how many records were put for them.
-        payload_bytes: the data of these.
-        entry_bytes: what the shard counts.
-        attempts: how many calls they were in, all together.
-        buffering_seconds: how long the oldest had waited when the call was made.
-        seconds: how long the oldest took from ``put`` to here.
+        entries, entry_bytes: what the shard counts; an aggregate is one entry.
+        records, payload_bytes: what the caller put.
+        attempts: the sum of the calls that each record was in.
+        buffering_seconds: how long the oldest record waited for the call.
+        seconds: the time from ``put`` to the answer, for the oldest record.
     """
 
     says = (
@@ -64,12 +54,7 @@ class RecordsPut(ShardEvent, level=DEBUG):
 
 @frozen(kw_only=True)
 class RecordsRefused(ShardEvent, level=DEBUG):
-    """A shard has not accepted records of a PutRecords call that succeeded.
-
-    Attributes:
-        code: the service's error code.
-        entries: how many it counts.
-    """
+    """A shard has not accepted records of a PutRecords call that succeeded."""
 
     says = "Shard {shard} refused {entries:# entries}: {code}."
     code: str
@@ -78,11 +63,11 @@ class RecordsRefused(ShardEvent, level=DEBUG):
 
 @frozen(kw_only=True)
 class PutRecordsAnswered(Event, level=DEBUG):
-    """A PutRecords call was answered, or has failed.
+    """A PutRecords call was answered, or failed.
 
     Attributes:
-        code: why it has failed; empty if it has succeeded, be it with refused entries.
-        pending_records: how many records are in the buffer now, these included.
+        pending_records, pending_bytes: the content of the buffer, with the records of this call.
+        code: the error of a failed call. A call that succeeds may still have refused entries.
     """
 
     says = (
@@ -100,11 +85,9 @@ class PutRecordsAnswered(Event, level=DEBUG):
 
 @frozen(kw_only=True)
 class RecordsFailed(Event, level=WARNING):
-    """Records were given up: their futures have the error.
+    """The producer gave up records for ``shard``: their futures have the error.
 
-    Attributes:
-        shard: where they would have gone.
-        code: the service's error code, or the name of the exception.
+    ``code`` is the service's error code, or the name of the exception.
     """
 
     says = "The producer gave up {records:# records} for shard {shard}: {code}."
@@ -115,13 +98,12 @@ class RecordsFailed(Event, level=WARNING):
 
 @frozen(kw_only=True)
 class ShardMispredicted(Event):
-    """Records have gone to another shard than the producer knew of: the stream was resharded.
+    """Records went to another shard than expected: the stream was resharded.
 
     Attributes:
-        shard: the one that was expected.
-        shard_id: the one where they are.
-        records: how many.
-        resent: how many of them are sent again, because readers of that shard leave them out.
+        shard: the expected one.
+        shard_id: the one that has them.
+        resent: how many are sent again, because readers of that shard leave them out.
     """
 
     says = (

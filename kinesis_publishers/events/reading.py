@@ -1,4 +1,4 @@
-"""Events of reading: fetchers, streams, shards and ranges, records, and their processing."""
+"""Events of reading: fetchers, streams, shards, records, their processing, and Spark's queries."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 
 @frozen(kw_only=True)
 class FetcherStarted(Event):
-    """A fetcher began to run.
-
-    Attributes:
-        streams: names or ARNs.
-    """
+    """A fetcher of ``streams``, by name or ARN, began to run."""
 
     says = "A fetcher of {streams} started."
     streams: tuple[str, ...]
@@ -25,12 +21,7 @@ class FetcherStarted(Event):
 
 @frozen(kw_only=True)
 class FetcherStopped(Event):
-    """A fetcher has stopped: none of its shards is read further.
-
-    Attributes:
-        streams: names or ARNs.
-        error: what stopped it, in words; ``None`` if it was asked to stop.
-    """
+    """A fetcher has stopped: by an ``error``, or because it was asked to."""
 
     says = "A fetcher of {streams} stopped after {seconds:.1f} s{error:: #}."
     streams: tuple[str, ...]
@@ -43,7 +34,7 @@ class StreamPrepared(Event):
     """A stream was found, and the position to read each of its shards from is fixed.
 
     Attributes:
-        shards: how many of its shards are known, including those that have ended.
+        shards: the number of its shards, including those that have ended.
         is_resumed: whether reading continues where an earlier reader stopped.
     """
 
@@ -55,7 +46,7 @@ class StreamPrepared(Event):
 
 @frozen(kw_only=True)
 class ShardsDiscovered(Event):
-    """ListShards, or the last answer of a parent, listed shards that were not known before."""
+    """ListShards, or the last answer of a parent, listed new shards."""
 
     says = "Stream {stream} has new shards: {shard_ids}."
     stream_arn: str
@@ -72,18 +63,16 @@ class ShardStarted(ShardEvent):
 
 @frozen(kw_only=True)
 class ShardEnded(ShardEvent):
-    """A shard was read to its end, or has left the retention; it is not read further."""
+    """A shard was read to its end, or has left the retention."""
 
     says = "Shard {shard} ended."
 
 
 @frozen(kw_only=True)
 class ShardStopped(ShardEvent):
-    """Reading of a shard stopped before its end; a later reader continues there.
+    """Reading of a shard stopped before its end, by an ``error`` or because it was asked to.
 
-    Attributes:
-        position: where a later reader continues.
-        error: what it failed with, in words; ``None`` if it was asked to stop.
+    A later reader continues at ``position``.
     """
 
     says = "Shard {shard} stopped at {position}{error:: #}."
@@ -95,8 +84,7 @@ class ShardStopped(ShardEvent):
 class ShardLeftBehind(ShardEvent, level=WARNING):
     """A shard made no progress for so long that the others stopped waiting for it.
 
-    Attributes:
-        seconds: how far it is behind the one that is furthest; ``None`` if it was never read.
+    It is ``seconds`` behind the shard that is furthest; ``None`` if it was never read.
     """
 
     says = (
@@ -111,9 +99,7 @@ class ShardLeftBehind(ShardEvent, level=WARNING):
 class RangeRead(ShardEvent):
     """An exact range of a shard was read and handed on.
 
-    Attributes:
-        end: its last record, or the one that follows it; ``None`` for a range that ends at an
-            instant or with the shard.
+    ``end`` is its last record, or the one after it; ``None`` if an instant or the shard ends it.
     """
 
     says = "Shard {shard} was read from {start}{end: to #} in {seconds:.1f} s."
@@ -127,14 +113,11 @@ class RecordsFetched(ShardEvent, level=DEBUG):
     """A GetRecords was answered.
 
     Attributes:
-        records: how many records Kinesis had stored; an aggregate counts as one.
-        payload_bytes: how large they are together.
+        records: the number of stored records; an aggregate counts as one.
         millis_behind_latest: how far behind the tip of the shard the answer ends.
         limit: the maximum number of records that was requested.
-        loop_seconds: from the beginning of the previous call to the beginning of this one; ``None``
-            for the first call.
-        sleep_seconds: how much of the time since the previous answer was spent sleeping, to keep
-            the pace and to back off.
+        loop_seconds: from the start of the previous call to that of this one.
+        sleep_seconds: the time slept since the previous answer, to keep the pace and to back off.
         call_seconds: how long the call took.
     """
 
@@ -161,11 +144,7 @@ class IteratorReplaced(ShardEvent, level=DEBUG):
 
 @frozen(kw_only=True)
 class SubscriptionStarted(ShardEvent, level=DEBUG):
-    """SubscribeToShard was accepted.
-
-    Attributes:
-        is_reopened: whether it continues one that has ended.
-    """
+    """SubscribeToShard was accepted; a reopened one continues one that has ended."""
 
     says = "Shard {shard} accepted a subscription at {position}."
     position: StartingPosition
@@ -205,15 +184,14 @@ class AggregatesExpanded(ShardEvent, level=DEBUG):
     """A delivery contained aggregates, or records that begin like one.
 
     Attributes:
-        aggregates: how many were deaggregated.
-        user_records: how many records were in them.
-        left_out: how many of these were not delivered because their hash keys belong to another
-            shard: after a reshard the KPL puts them there again.
-        foreign: how many were delivered although their hash keys belong to another shard.
-        corrupt: how many records begin like an aggregate and are not valid; they were delivered as
+        user_records: the records in the ``aggregates``, as their producer put them.
+        left_out: those not delivered because their hash keys belong to another shard: after a
+            reshard the KPL puts them there again.
+        foreign: those delivered although their hash keys belong to another shard.
+        copies: those not delivered because, as their producer has noted, an earlier aggregate of
+            the shard has them, too.
+        corrupt: records that begin like an aggregate and are not valid; they are delivered as
             they are.
-        copies: how many were not delivered because their producer has noted that an earlier
-            aggregate of the shard has them, too.
     """
 
     says = (
@@ -230,11 +208,7 @@ class AggregatesExpanded(ShardEvent, level=DEBUG):
 
 @frozen(kw_only=True)
 class RecordsProcessed(ShardEvent, level=DEBUG):
-    """The application has taken a delivery: its records count as processed.
-
-    Attributes:
-        seconds: how long the application took.
-    """
+    """The application has taken a delivery: its records count as processed."""
 
     says = "The application processed {records:# records} of shard {shard} in {seconds:.3f} s."
     records: int
@@ -250,7 +224,7 @@ class CallbackDelayed(Event, level=DEBUG):
     Attributes:
         shard: what it was called for; ``None`` for a watermark, or a hook of ``read``.
         record: what it was called with, the first one of a batch; ``None`` for a hook.
-        seconds: how long it has taken so far; the next report comes after twice as long.
+        seconds: its time so far; the next report comes after twice as long.
     """
 
     shard: ShardKey | None
@@ -273,9 +247,8 @@ class CallbackDelayed(Event, level=DEBUG):
 class LagMeasured(ShardEvent, level=DEBUG):
     """How far processing is behind, every five seconds while a shard is read.
 
-    Attributes:
-        seconds: the age of the oldest record that is being processed or waits for that, or of what
-            was read last; 0 at the tip.
+    That is the age of the oldest record that is not processed, or of the last one read; 0 at the
+    tip.
     """
 
     says = "Shard {shard} is processed with a lag of {seconds:.1f} s."
@@ -286,9 +259,7 @@ class LagMeasured(ShardEvent, level=DEBUG):
 class WatermarkMeasured(Event, level=DEBUG):
     """The watermark of a reader has advanced, or has not in five seconds.
 
-    Attributes:
-        watermark: all records with earlier event times, within the disorder, have been processed.
-        seconds: how old the watermark is.
+    All records with earlier event times, within the disorder, have been processed.
     """
 
     says = "The watermark is {watermark}, {seconds:.1f} s ago."
@@ -306,76 +277,64 @@ class ProcessingFailed(ShardEvent, level=WARNING):
 
 
 @frozen(kw_only=True)
-class CheckpointsSaved(Event, level=DEBUG):
-    """The checkpoint store has written how far shards have been processed, or where they begin."""
+class QueryProgressed(Event, level=DEBUG):
+    """A query has reported what it has read of a source, or that nothing is new.
 
-    says = "The checkpoint store saved {shards:# shards} in {seconds:.3f} s."
-    shards: int
-    seconds: float
-
-
-@frozen(kw_only=True)
-class CheckpointsRefused(Event, level=WARNING):
-    """The checkpoint store has refused a write: another reader has written in the meantime.
-
-    Attributes:
-        message: which shard, and what to do.
+    ``query`` is its name or its id, here as in the events below. A source of several streams names
+    none.
     """
 
-    says = "{message:#}."
-    message: str
+    says = (
+        "Query {query} read {rows:# rows}{stream: of stream #} and holds back "
+        "{held_back_shards:# shards}."
+    )
+    query: str
+    stream_arn: str | None
+    rows: int
+    held_back_shards: int
 
 
 @frozen(kw_only=True)
-class LeaseTaken(ShardEvent):
-    """This worker has got the lease on a shard, and reads it."""
+class QueryLagMeasured(ShardEvent, level=DEBUG):
+    """How far a query is behind in one of the shards that are furthest behind.
 
-    says = "This worker took the lease on shard {shard}."
-
-
-@frozen(kw_only=True)
-class LeaseReleased(ShardEvent):
-    """This worker has given a lease back, after it had finished what it had handed out.
-
-    Attributes:
-        owner: the worker that had asked for it; ``None`` if anybody may take it.
+    That is the age of the oldest record that is not committed, 0 without one; ``None`` when the
+    shard is no longer reported.
     """
 
-    says = "This worker released the lease on shard {shard}{owner: to #}."
-    owner: str | None
+    says = "Query {query} reads shard {shard}{seconds: with a lag of # s}."
+    query: str
+    seconds: float | None
+    millis_behind_latest: int | None
 
 
 @frozen(kw_only=True)
-class LeaseLost(ShardEvent, level=WARNING):
-    """Another worker has taken a lease from this one; records may be repeated there.
+class RecordsLate(Event, level=WARNING):
+    """A query has read records that arrived more than 15 s before an earlier micro-batch's end."""
 
-    Attributes:
-        owner: who has it now; ``None`` if no worker has.
-        is_removed: whether the row was removed, and the checkpoint with it.
-    """
-
-    says = "This worker lost the lease on shard {shard}{owner: to #}; records may be repeated."
-    owner: str | None
-    is_removed: bool = False
+    says = (
+        "Query {query} read {records:# records}{stream: of stream #}{shard: of shard #} that "
+        "arrived more than 15 s before the end of an earlier micro-batch."
+    )
+    query: str
+    shard: ShardKey | None
+    stream_arn: str | None
+    records: int
 
 
 @frozen(kw_only=True)
-class LeasesCounted(Event, level=DEBUG):
-    """This worker has looked at the leases of the application.
+class QueryWrote(Event, level=DEBUG):
+    """A query has written the rows of a micro-batch to its sink."""
 
-    Attributes:
-        worker: its name.
-        current: how many leases it holds.
-        total: how many shards there are that have not ended.
-        workers: how many workers are alive, as far as they hold leases.
-        free: how many leases no worker holds.
-        spilled: how many free ones it does not take because it has as many as it may.
-    """
+    says = "Query {query} wrote {rows:# rows}."
+    query: str
+    rows: int
 
-    says = "Worker {worker} holds {current} of {total:# leases}; {free} are free."
-    worker: str
-    current: int
-    total: int
-    workers: int
-    free: int
-    spilled: int
+
+@frozen(kw_only=True)
+class QueryEnded(Event):
+    """A query has ended; ``error`` is the class of the exception, if there was one."""
+
+    says = "Query {query} ended{error: with #}."
+    query: str
+    error: str | None

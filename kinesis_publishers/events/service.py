@@ -1,9 +1,9 @@
-"""Events of the pool of pending records, of calls that failed, of stream consumers, and of loss."""
+"""Events of the pending pool, failed calls, stream consumers, checkpoints, leases, and loss."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from logging import DEBUG, ERROR
+from logging import DEBUG, ERROR, WARNING
 
 from attrs import frozen
 
@@ -13,7 +13,7 @@ from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 
 @frozen(kw_only=True)
 class BackpressureBegan(ShardEvent, level=DEBUG):
-    """The pending pool has no room for what a shard would read next: the application is behind."""
+    """The pending pool has no room for what a shard reads next: the application is behind."""
 
     says = "Shard {shard} waits for room for {records:# records}."
     records: int
@@ -32,9 +32,7 @@ class BackpressureEnded(ShardEvent, level=DEBUG):
 class PoolUsed(Event, level=DEBUG):
     """A delivery or a release has changed the content of the pending pool.
 
-    Attributes:
-        records: how many records it holds or has reserved room for.
-        waiters: how many shards wait for room.
+    Reserved room counts as used. The ``waiters`` are shards.
     """
 
     says = (
@@ -65,7 +63,6 @@ class CallRetried(Event, level=DEBUG):
         code: the service's error code, or the name of the exception.
         attempt: the number of the repetition, from 1, since the operation last succeeded.
         delay_seconds: the delay before it.
-        shard: which shard the call is about, if it is about one.
     """
 
     says = (
@@ -111,18 +108,86 @@ class ConsumerDeregistered(Event):
 
 
 @frozen(kw_only=True)
+class CheckpointsSaved(Event, level=DEBUG):
+    """The checkpoint store has written how far shards are processed, or where they begin."""
+
+    says = "The checkpoint store saved {shards:# shards} in {seconds:.3f} s."
+    shards: int
+    seconds: float
+
+
+@frozen(kw_only=True)
+class CheckpointsRefused(Event, level=WARNING):
+    """The checkpoint store has refused a write: another reader has written in the meantime."""
+
+    says = "{message:#}."
+    message: str
+
+
+@frozen(kw_only=True)
+class LeaseTaken(ShardEvent):
+    """This worker has taken the lease on a shard, and reads it."""
+
+    says = "This worker took the lease on shard {shard}."
+
+
+@frozen(kw_only=True)
+class LeaseReleased(ShardEvent):
+    """This worker has released a lease, after it finished the records that it had handed out.
+
+    ``owner`` is the worker that asked for it; ``None`` if anybody may take it.
+    """
+
+    says = "This worker released the lease on shard {shard}{owner: to #}."
+    owner: str | None
+
+
+@frozen(kw_only=True)
+class LeaseLost(ShardEvent, level=WARNING):
+    """Another worker, the ``owner``, has taken a lease from this one, or the row was removed.
+
+    A row is removed with its checkpoint. Records may be repeated.
+    """
+
+    says = "This worker lost the lease on shard {shard}{owner: to #}; records may be repeated."
+    owner: str | None
+    is_removed: bool = False
+
+
+@frozen(kw_only=True)
+class LeasesCounted(Event, level=DEBUG):
+    """``worker`` has looked at the leases of the application.
+
+    Attributes:
+        current: the leases that it holds.
+        total: the leases on shards that have not ended.
+        workers: the live workers that hold leases, and this one.
+        free: the leases that no worker holds.
+        spilled: the free ones that are more than it may take.
+    """
+
+    says = "Worker {worker} holds {current} of {total:# leases}; {free} are free."
+    worker: str
+    current: int
+    total: int
+    workers: int
+    free: int
+    spilled: int
+
+
+@frozen(kw_only=True)
 class DataLossTolerated(ShardEvent, level=ERROR):
     """Records may be missing, and the configuration says to continue.
 
-    Their number is unknown: sequence numbers have gaps.
+    Their number is unknown: sequence numbers have gaps. The other fields are ``None`` where they
+    are not known.
 
     Attributes:
         shard: where they are missing; the id ``*`` stands for the whole stream.
-        message: what is missing, in words.
         position: where reading would have continued: the missing records follow it.
-        since: everything that arrived earlier has been read, if that is known.
-        until: the missing records arrived before this instant, if that is known.
-        next_record: the record that reading continues with, if that is known.
+        since: everything that arrived earlier has been read.
+        until: the missing records arrived before this instant.
+        next_record: the record that reading continues with.
     """
 
     says = "{message:#}."

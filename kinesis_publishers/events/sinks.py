@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from kinesis_publishers.errors import ConfigError
-from kinesis_publishers.events import producing, queries, reading, service
+from kinesis_publishers.events import producing, reading, service
 from kinesis_publishers.events.event import Event
 
 EventSink: TypeAlias = Callable[[Event], None]
@@ -18,7 +18,7 @@ EventSink: TypeAlias = Callable[[Event], None]
 
 EVENT_TYPES: Final[tuple[type[Event], ...]] = tuple(
     one
-    for module in (reading, service, producing, queries)
+    for module in (reading, service, producing)
     for one in vars(module).values()
     if isinstance(one, type) and issubclass(one, Event) and one.__module__ == module.__name__
 )

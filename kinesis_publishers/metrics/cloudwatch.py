@@ -7,8 +7,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum
-from itertools import islice
 from threading import Event as Flag
 from typing import Any, Final, Self
 
@@ -29,13 +27,13 @@ from kinesis_publishers.metrics.statistics import IntervalStatistics, datum_of, 
 
 _LOGGER = logging.getLogger(__name__)
 
-#: How many data that could not be sent are kept for the next time; the KCL keeps as many.
+#: The maximum number of data that are kept for the next call, as in the KCL.
 MAX_UNSENT_DATA: Final = 10_000
 
 _METRICS: Final = MetricTable((*KCL_METRICS.metrics, *KPL_METRICS.metrics))
 _NOT_SENT: Final = (
     "Metrics could not be sent to CloudWatch: %s; up to %d data are kept and sent with the next "
-    "ones. It needs the permission cloudwatch:PutMetricData and a way to the endpoint."
+    "ones. This needs the permission cloudwatch:PutMetricData and a route to the endpoint."
 )
 # Refused for its content: it would be refused again, and block everything after it.
 _INVALID: Final = frozenset(
@@ -54,21 +52,10 @@ _INVALID: Final = frozenset(
 )
 
 
-class _Answer(Enum):
-    """The outcome of a call."""
-
-    TAKEN = "CloudWatch has them"
-    REFUSED = "it does not take them, now or later"
-    FAILED = "they will be sent again"
-
-
 class CloudWatchUpload:
-    """The calls of PutMetricData, which block and are made by one thread.
+    """Calls PutMetricData, which blocks, from one thread; others may add data or give up.
 
-    :meth:`add` and :meth:`give_up` are for other threads.
-
-    Failures are logged, never raised: metrics must not stop the reading. The client of boto3 is
-    made when it is needed for the first time.
+    Failures are logged, never raised: metrics must not stop the reading.
     """
 
     def __init__(self, create_client: Callable[[], Any], namespace: str) -> None:
@@ -76,28 +63,46 @@ class CloudWatchUpload:
         self._namespace = namespace
         self._client: Any = None
         self._added: deque[dict[str, Any]] = deque()
-        self._unsent: deque[dict[str, Any]] = deque()
+        self._unsent: list[dict[str, Any]] = []
         self._is_failing = False
         self._gives_up = Flag()
 
     def add(self, data: list[dict[str, Any]]) -> None:
-        """Take data to send."""
         self._added.extend(data)
 
     def send(self) -> None:
         """Send what was added, after what could not be sent before; keep what fails."""
-        self._drop_oldest()
+        if (excess := len(self._unsent) - MAX_UNSENT_DATA) > 0:
+            del self._unsent[:excess]
+            _LOGGER.warning(
+                "The %d oldest metric data were dropped: CloudWatch has taken none for too long.",
+                excess,
+            )
         while self._added:
             self._unsent.append(self._added.popleft())
-        has_taken = False
+        is_taken = False
         for request in list(requests_of(self._unsent)):
-            answer = _Answer.FAILED if self._gives_up.is_set() else self._put(request)
-            if answer is _Answer.FAILED:
+            if self._gives_up.is_set():
                 return
-            has_taken |= answer is _Answer.TAKEN
-            for _ in request:
-                self._unsent.popleft()
-        if self._is_failing and has_taken:
+            try:
+                self._put(request)
+                is_taken = True
+            except RefusedError as error:
+                _LOGGER.warning(
+                    "CloudWatch refuses %d metric data for good; they are dropped: %s",
+                    len(request),
+                    error,
+                )
+            except Exception as error:
+                # The class that provides credentials may be the user's own, and raise anything.
+                trace = None if isinstance(error, ServiceError) else error
+                # One warning when it begins to fail, not one each minute.
+                level = logging.DEBUG if self._is_failing else logging.WARNING
+                self._is_failing = True
+                _LOGGER.log(level, _NOT_SENT, error, MAX_UNSENT_DATA, exc_info=trace)
+                return
+            del self._unsent[: len(request)]
+        if self._is_failing and is_taken:
             self._is_failing = False
             _LOGGER.info("CloudWatch takes metrics again.")
 
@@ -113,49 +118,17 @@ class CloudWatchUpload:
         """Make no further call. May be called from any thread."""
         self._gives_up.set()
 
-    def _drop_oldest(self) -> None:
-        excess = len(self._unsent) - MAX_UNSENT_DATA
-        if excess <= 0:
-            return
-        kept = islice(self._unsent, excess, None)
-        self._unsent = deque(kept)
-        _LOGGER.warning(
-            "%d metric data, the oldest, were dropped: CloudWatch has taken none for too long.",
-            excess,
-        )
-
-    def _put(self, request: list[dict[str, Any]]) -> _Answer:
-        """Make one call."""
-        try:
-            with mapped_errors(
-                "PutMetricData",
-                self._namespace,
-                service="cloudwatch",
-                client=self._client,
-                unless=_INVALID,
-            ):
-                if self._client is None:
-                    self._client = self._create_client()
-                self._client.put_metric_data(Namespace=self._namespace, MetricData=request)
-        except RefusedError as error:
-            _LOGGER.warning(
-                "CloudWatch refuses %d metric data for good; they are dropped: %s",
-                len(request),
-                error,
-            )
-            return _Answer.REFUSED
-        except Exception as error:
-            # The class that provides credentials may be the user's own, and raise anything.
-            trace = None if isinstance(error, ServiceError) else error
-            _LOGGER.log(self._level_of_failure(), _NOT_SENT, error, MAX_UNSENT_DATA, exc_info=trace)
-            return _Answer.FAILED
-        return _Answer.TAKEN
-
-    def _level_of_failure(self) -> int:
-        # One warning when it begins to fail, not one each minute.
-        level = logging.DEBUG if self._is_failing else logging.WARNING
-        self._is_failing = True
-        return level
+    def _put(self, request: list[dict[str, Any]]) -> None:
+        with mapped_errors(
+            "PutMetricData",
+            self._namespace,
+            service="cloudwatch",
+            client=self._client,
+            unless=_INVALID,
+        ):
+            if self._client is None:
+                self._client = self._create_client()
+            self._client.put_metric_data(Namespace=self._namespace, MetricData=request)
 
 
 # How long the end of a reading waits for the last metrics.
@@ -180,9 +153,8 @@ class CloudWatchMetrics(EventReporter):
     """Adds events up and sends the sums to CloudWatch, in a thread, periodically and at the end.
 
     Selected by ``metrics.sinks = cloudwatch``; or use it as ``async with CloudWatchMetrics(...) as
-    metrics`` and hand ``metrics`` to ``events=``. What could not be sent is kept within a bound and
-    sent later. It never stops the reading. ``create_client`` makes boto3's client for CloudWatch;
-    it is called once, in the thread.
+    metrics`` and pass ``metrics`` to ``events=``. Data that could not be sent are kept within a
+    bound and sent later. ``create_client`` makes boto3's client; it is called in the thread.
     """
 
     def __init__(
@@ -198,10 +170,7 @@ class CloudWatchMetrics(EventReporter):
         # One thread: the last metrics follow those being sent.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="cloudwatch-metrics")
         self._sending = repeated(
-            self.flush,
-            interval_seconds=settings.interval_seconds,
-            clock=self._clock,
-            name="send metrics to CloudWatch",
+            self.flush, settings.interval_seconds, self._clock, name="send metrics to CloudWatch"
         )
 
     @classmethod
@@ -242,7 +211,7 @@ class CloudWatchMetrics(EventReporter):
             self._executor.shutdown(wait=False)
 
     async def flush(self) -> None:
-        """Send what has been added up now."""
+        """Send the sums since the last time."""
         now = self._clock.now()
         taken = self._statistics.take()
         # Added first: a call that is cancelled before its thread has begun must not lose them.

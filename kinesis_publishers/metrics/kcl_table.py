@@ -1,9 +1,9 @@
 """The metrics under the names of the Kinesis Client Library, so that its dashboards keep working.
 
 They are those of its ProcessTask, and of its leases and workers (Amazon Kinesis Data Streams
-Developer Guide, *Monitor the Kinesis Client Library with Amazon CloudWatch*). What the KCL measures
-and does not exist here (its other tasks) is left out; some entries are facts that it has no name
-for. Units are CloudWatch's.
+Developer Guide, *Monitor the Kinesis Client Library with Amazon CloudWatch*). What its other tasks
+measure is left out. Facts that the KCL does not measure have names like its own. Units are
+CloudWatch's.
 """
 
 from __future__ import annotations
@@ -16,70 +16,56 @@ from kinesis_publishers.events import (
     RecordsFetched,
     RecordsProcessed,
 )
-from kinesis_publishers.metrics.metric import MetricTable, counter, for_cloudwatch, one, zero
+from kinesis_publishers.metrics.metric import MetricTable, counter, for_cloudwatch
 from kinesis_publishers.metrics.table import METRICS
 
-# The KCL's name of each metric that we have as well.
-_SAME: Final = {
-    "RecordsProcessed": "records_processed",
-    "DataBytesProcessed": "bytes_processed",
-    "MillisBehindLatest": "millis_behind_latest",
-    "KinesisDataFetcher.getRecords.Time": "fetch_duration",
-    "ProcessingLag": "processing_lag",
-    "ExpiredIterator": "iterators_replaced",
-    "RecordProcessor.processRecords.Time": "processing_duration",
-    # Taking a delivery is the whole task here.
-    "Time": "processing_duration",
-    "UpdateLease.Success": "checkpoints_saved",
-    "UpdateLease.Time": "checkpoint_duration",
-    "ThrottledCalls": "throttles",
-    "Resubscribes": "resubscribes",
-    "Backpressure.Time": "backpressure_duration",
-    "PendingRecords": "pool_records",
-    "PendingBytes": "pool_bytes",
-    "DataLossTolerated": "data_losses",
-    "CurrentLeases": "lease_current",
-    "TotalLeases": "lease_total",
-    "ExpiredLeases": "lease_free",
-    "LeaseSpillover": "lease_spilled",
-    "NumWorkers": "lease_workers",
-    "TakenLeases": "leases_taken",
-    "LostLeases": "leases_lost",
-    "LateRecords": "records_late",
-    "HeldBackShards": "shards_held_back",
-    "RowsRead": "rows_read",
-    "RowsWritten": "rows_written",
-    "QueryFailures": "query_failures",
-}
-_TASK: Final = "ProcessTask"
-
-
-def _get_records_failed(event: CallRetried) -> float | None:
-    return 0 if event.operation == "GetRecords" else None
-
-
 _OURS: Final = {metric.name: metric for metric in METRICS.metrics}
+# By the KCL's names; a metric that only the KCL has needs no other one.
+_METRICS: Final = {
+    "KinesisDataFetcher.getRecords.Success": counter(
+        "",
+        "{call}",
+        "1 for each answer of GetRecords, 0 for each failure.",
+        {RecordsFetched: 1, CallRetried: lambda e: 0 if e.operation == "GetRecords" else None},
+    ),
+    "Success": counter(
+        "",
+        "{delivery}",
+        "1 for each delivery that the application has taken, 0 for each that failed.",
+        {RecordsProcessed: 1, ProcessingFailed: 0},
+    ),
+    "RecordsProcessed": _OURS["records_processed"],
+    "DataBytesProcessed": _OURS["bytes_processed"],
+    "MillisBehindLatest": _OURS["millis_behind_latest"],
+    "KinesisDataFetcher.getRecords.Time": _OURS["fetch_duration"],
+    "ProcessingLag": _OURS["processing_lag"],
+    "ExpiredIterator": _OURS["iterators_replaced"],
+    "RecordProcessor.processRecords.Time": _OURS["processing_duration"],
+    # Taking a delivery is the whole task here.
+    "Time": _OURS["processing_duration"],
+    "UpdateLease.Success": _OURS["checkpoints_saved"],
+    "UpdateLease.Time": _OURS["checkpoint_duration"],
+    "ThrottledCalls": _OURS["throttles"],
+    "Resubscribes": _OURS["resubscribes"],
+    "Backpressure.Time": _OURS["backpressure_duration"],
+    "PendingRecords": _OURS["pool_records"],
+    "PendingBytes": _OURS["pool_bytes"],
+    "DataLossTolerated": _OURS["data_losses"],
+    "CurrentLeases": _OURS["lease_current"],
+    "TotalLeases": _OURS["lease_total"],
+    "ExpiredLeases": _OURS["lease_free"],
+    "LeaseSpillover": _OURS["lease_spilled"],
+    "NumWorkers": _OURS["lease_workers"],
+    "TakenLeases": _OURS["leases_taken"],
+    "LostLeases": _OURS["leases_lost"],
+    "LateRecords": _OURS["records_late"],
+    "HeldBackShards": _OURS["shards_held_back"],
+    "RowsRead": _OURS["rows_read"],
+    "RowsWritten": _OURS["rows_written"],
+    "QueryFailures": _OURS["query_failures"],
+}
 
 KCL_METRICS: Final = MetricTable(
-    (
-        *(
-            for_cloudwatch(metric.name, metric, kcl_task=_TASK)
-            for metric in (
-                counter(
-                    "KinesisDataFetcher.getRecords.Success",
-                    "{call}",
-                    "1 for each answer of GetRecords, 0 for each failure.",
-                    {RecordsFetched: one, CallRetried: _get_records_failed},
-                ),
-                counter(
-                    "Success",
-                    "{delivery}",
-                    "1 for each delivery that the application has taken, 0 for each that failed.",
-                    {RecordsProcessed: one, ProcessingFailed: zero},
-                ),
-            )
-        ),
-        *(for_cloudwatch(name, _OURS[ours], kcl_task=_TASK) for name, ours in _SAME.items()),
-    )
+    tuple(for_cloudwatch(name, one, kcl_task="ProcessTask") for name, one in _METRICS.items())
 )
 """What CloudWatch gets of reading."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from attrs import evolve, field, frozen
 
 from kinesis_publishers.events import (
     Event,
-    EventReceived,
     QueryLagMeasured,
     RangeRead,
-    RecordsFetched,
     ShardEnded,
     ShardStopped,
 )
@@ -21,6 +20,9 @@ from kinesis_publishers.model.sources import stream_arn_of, stream_name_of
 
 ValueOf: TypeAlias = Callable[[Any], float | None]
 """Returns what an event measures; ``None`` for nothing."""
+
+Sources: TypeAlias = Mapping[type, ValueOf | str | int]
+"""For each type of event what it measures: a function, the name of a field, or a constant."""
 
 
 class MetricKind(Enum):
@@ -32,6 +34,16 @@ class MetricKind(Enum):
     HISTOGRAM = "histogram"
 
 
+def _value_of(source: ValueOf | str | int) -> ValueOf:
+    if isinstance(source, str):
+        return attrgetter(source)
+    return source if callable(source) else lambda _: source
+
+
+def _values_of(sources: Sources) -> dict[type, ValueOf]:
+    return {event_type: _value_of(source) for event_type, source in sources.items()}
+
+
 @frozen
 class Metric:
     """One metric, and the events that feed it.
@@ -39,7 +51,6 @@ class Metric:
     Attributes:
         name: its name, without a prefix.
         unit: its unit, in the exporter's notation (UCUM for OpenTelemetry).
-        sources: for each type of event what it measures.
         attributes: fields of the events that keep values apart, in addition to stream and shard.
         is_per_shard: whether values are kept apart by shard where that is wanted.
         combined: makes one value of a gauge of those of several shards.
@@ -52,7 +63,7 @@ class Metric:
     kind: MetricKind
     unit: str
     description: str
-    sources: Mapping[type, ValueOf]
+    sources: Mapping[type, ValueOf] = field(converter=_values_of)
     attributes: tuple[str, ...] = ()
     is_per_shard: bool = True
     combined: Callable[[Iterable[float]], float] = max
@@ -61,30 +72,29 @@ class Metric:
     kcl_task: str | None = None
 
 
-Sources: TypeAlias = Mapping[type, ValueOf]
-"""For each type of event what it measures."""
-
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 def counter(name: str, unit: str, text: str, sources: Sources, *attributes: str) -> Metric:
-    """Return a counter."""
     return Metric(name, MetricKind.COUNTER, unit, text, sources, attributes)
 
 
 def counted_records(name: str, text: str, sources: Sources, *attributes: str) -> Metric:
-    """Return a counter of records."""
     return counter(name, "{record}", text, sources, *attributes)
 
 
 def duration(name: str, text: str, sources: Sources) -> Metric:
-    """Return a histogram of seconds."""
     return Metric(name, MetricKind.HISTOGRAM, "s", text, sources, buckets=_SECONDS)
 
 
-def age(name: str, text: str, sources: Sources) -> Metric:
-    """Return a gauge of seconds."""
-    return Metric(name, MetricKind.GAUGE, "s", text, sources)
+def gauge(
+    name: str,
+    unit: str,
+    text: str,
+    sources: Sources,
+    combined: Callable[[Iterable[float]], float] = max,
+) -> Metric:
+    return Metric(name, MetricKind.GAUGE, unit, text, sources, combined=combined)
 
 
 _UNITS_OF_CLOUDWATCH: Final = {"s": "Milliseconds", "ms": "Milliseconds", "By": "Bytes"}
@@ -93,11 +103,9 @@ _MILLIS: Final = 1e3
 
 def for_cloudwatch(name: str, metric: Metric, *, kcl_task: str | None = None) -> Metric:
     """Return a metric under a name and in a unit of CloudWatch."""
-    in_seconds = metric.unit == "s"
-    sources = {
-        event_type: _in_millis(value_of) if in_seconds else value_of
-        for event_type, value_of in metric.sources.items()
-    }
+    sources = metric.sources
+    if metric.unit == "s":
+        sources = {event_type: _in_millis(value_of) for event_type, value_of in sources.items()}
     return evolve(
         metric,
         name=name,
@@ -117,9 +125,6 @@ def _in_millis(seconds_of: ValueOf) -> ValueOf:
     return millis_of
 
 
-_NOTHING: Final[tuple[tuple[Metric, ValueOf], ...]] = ()
-
-
 @frozen
 class MetricTable:
     """Metrics, found by the type of an event."""
@@ -137,7 +142,7 @@ class MetricTable:
 
     def sources_of(self, event_type: type) -> tuple[tuple[Metric, ValueOf], ...]:
         """Return the metrics that an event of this type changes, and how."""
-        return self._by_event.get(event_type, _NOTHING)
+        return self._by_event.get(event_type, ())
 
 
 def stream_of(event: Event) -> str | None:
@@ -147,41 +152,6 @@ def stream_of(event: Event) -> str | None:
         return str(shard.stream_name)
     arn = getattr(event, "stream_arn", None) or getattr(event, "consumer_arn", None)
     return None if arn is None else stream_name_of(stream_arn_of(str(arn)))
-
-
-def one(_: Any) -> float:
-    """Count an event."""
-    return 1
-
-
-def minus_one(_: Any) -> float:
-    """Subtract what another event counted."""
-    return -1
-
-
-def zero(_: Any) -> float:
-    """Lower a mean, after a failure."""
-    return 0
-
-
-def lag_of(event: RecordsFetched | EventReceived | QueryLagMeasured) -> float | None:
-    """Return how far an answer was behind the tip, in milliseconds."""
-    return event.millis_behind_latest
-
-
-def records_of(event: Any) -> float:
-    """Return the number of records of an event."""
-    return float(event.records)
-
-
-def bytes_of(event: Any) -> float:
-    """Return the size of the payloads of an event."""
-    return float(event.payload_bytes)
-
-
-def seconds_of(event: Any) -> float:
-    """Return how long the subject of an event took."""
-    return float(event.seconds)
 
 
 def is_end_of_reading(

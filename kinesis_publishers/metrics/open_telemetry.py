@@ -24,16 +24,15 @@ if TYPE_CHECKING:
 METER_NAME: Final = "kinesis_publishers"
 """The meter, and the first part of each instrument's name."""
 
-
+# Names and values of attributes.
 _LabelSet: TypeAlias = tuple[tuple[str, str], ...]
-"""Names and values of attributes."""
 
 
 class _LastValues:
-    """What each shard said last.
+    """The last value of each gauge and shard, as long as the shard is read.
 
-    A shard that is no longer read has no lag: its last value would stay forever, and keep an
-    alarm ringing. Written on the event loop and read by the thread of an exporter.
+    Otherwise its lag would keep an alarm ringing forever. Written on the event loop and read by the
+    thread of an exporter.
     """
 
     def __init__(self) -> None:
@@ -41,7 +40,6 @@ class _LastValues:
         self._values: dict[str, dict[Hashable, tuple[_LabelSet, float]]] = {}
 
     def set(self, metric: Metric, owner: Hashable, labels: _LabelSet, value: float) -> None:
-        """Keep ``value`` as the last one of a shard."""
         with self._lock:
             self._values.setdefault(metric.name, {})[owner] = (labels, value)
 
@@ -55,7 +53,6 @@ class _LastValues:
         return True
 
     def values_of(self, metric: Metric) -> list[tuple[_LabelSet, float]]:
-        """Return the last value of each shard that is being read."""
         with self._lock:
             return list(self._values.get(metric.name, {}).values())
 
@@ -63,18 +60,17 @@ class _LastValues:
 class OpenTelemetryMetrics(EventReporter):
     """Records every event on the instruments of a meter.
 
-    Selected by ``metrics.sinks = opentelemetry``, or handed to ``events=``. Without a configured
-    ``MeterProvider`` it does nothing; what is exported, how often and where to is the provider's.
+    Selected by ``metrics.sinks = opentelemetry``, or passed to ``events=``. A ``MeterProvider``
+    decides what is exported, how often and where to; without one this does nothing.
 
     Args:
-        meter: makes the instruments; the one called ``kinesis_publishers`` of the global provider
-            unless it is given.
+        meter: makes the instruments; by default ``kinesis_publishers`` of the global provider.
         is_per_shard: whether values have the attribute ``shard`` as well as ``stream``. A stream
             with thousands of shards makes thousands of series of each metric.
     """
 
     def __init__(self, meter: Meter | None = None, *, is_per_shard: bool = True) -> None:
-        # Kept: a meter made before there is a provider learns of it later, while it lives.
+        # Kept: a meter that is older than the provider learns of it only while it lives.
         self._meter = meter or get_meter(METER_NAME)
         self._instruments = _Instruments.of(self._meter)
         self._is_per_shard = is_per_shard
@@ -128,18 +124,18 @@ def _all_labels(metric: Metric, event: Event, labels: _LabelSet) -> _LabelSet:
 class _Instruments:
     """The instruments of one meter, for all reporters that record with it.
 
-    Counters and gauges are asked for their values at each export: to record each value in
-    the SDK takes some twenty times as long as to add it up here. They cannot be unregistered: were
-    each reporter to make its own, those of closed fetchers would be asked forever.
+    Counters and gauges are asked for their values at each export: recording each value in the SDK
+    takes some twenty times as long as adding it up here. They cannot be unregistered: if each
+    reporter made its own, those of closed fetchers would be asked forever.
     """
 
     _by_meter: ClassVar[WeakKeyDictionary[Meter, _Instruments]] = WeakKeyDictionary()
 
     def __init__(self, meter: Meter) -> None:
-        # The gauges' values, of each reporter that is still in use.
+        # The gauges of each reporter that is still in use.
         self.boards: WeakSet[_LastValues] = WeakSet()
         self._lock = Lock()
-        # Kept for as long as the meter: a counter that starts at zero would look like a restart.
+        # As old as the meter: a counter that starts at zero again would look like a restart.
         self._totals: dict[str, dict[_LabelSet, float]] = {}
         self._histograms: dict[str, Callable[[float, dict[str, AttributeValue]], None]] = {}
         for metric in METRICS.metrics:
@@ -152,7 +148,6 @@ class _Instruments:
         return cls._by_meter[meter]
 
     def record(self, metric: Metric, value: float, labels: _LabelSet) -> None:
-        """Add to a counter, or put into a histogram."""
         if metric.kind is MetricKind.HISTOGRAM:
             self._histograms[metric.name](value, dict(labels))
             return

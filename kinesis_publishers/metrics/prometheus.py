@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -16,16 +16,14 @@ from kinesis_publishers.errors import InvalidOptionError
 from kinesis_publishers.metrics.open_telemetry import METER_NAME, OpenTelemetryMetrics
 
 if TYPE_CHECKING:
-    from wsgiref.simple_server import WSGIServer
-
     from opentelemetry.metrics import Meter
 
 
 class PrometheusMetrics(OpenTelemetryMetrics):
     """Serves the metrics of :class:`OpenTelemetryMetrics` at ``/metrics``.
 
-    Selected by ``metrics.sinks = prometheus``. All readers and producers of a process that name the
-    same port share one server, which ends with the last of them.
+    Selected by ``metrics.sinks = prometheus``. The readers and producers of a process that name the
+    same address share one server, which ends with the last of them.
     """
 
     def __init__(self, endpoint: _Endpoint, *, is_per_shard: bool) -> None:
@@ -34,11 +32,7 @@ class PrometheusMetrics(OpenTelemetryMetrics):
 
     @classmethod
     def from_properties(cls, properties: Properties, clock: Clock) -> Self:
-        """Serve, from now on.
-
-        Raises:
-            InvalidOptionError: the port cannot be listened on.
-        """
+        """Start to serve; raises ``InvalidOptionError`` if the port cannot be listened on."""
         config = MetricsConfig.from_properties(properties)
         endpoint = _Endpoint.at(config.prometheus_host, config.prometheus_port)
         return cls(endpoint, is_per_shard=config.is_per_shard)
@@ -48,7 +42,7 @@ class PrometheusMetrics(OpenTelemetryMetrics):
 
 
 class _Endpoint:
-    """A server, and what it serves, for all reporters that name its address."""
+    """The server of all reporters that name its address."""
 
     _lock: ClassVar = Lock()
     _by_address: ClassVar[dict[tuple[str, int], _Endpoint]] = {}
@@ -56,15 +50,13 @@ class _Endpoint:
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
         self._users = 0
-        # Of its own: what the program registers elsewhere is the program's.
+        # Not the global one, which has the metrics of the program.
         registry = CollectorRegistry()
         self._provider = MeterProvider(
             [PrometheusMetricReader(True, scope_info_enabled=False, registry=registry)],
             shutdown_on_exit=False,
         )
         self.meter: Meter = self._provider.get_meter(METER_NAME)
-        self._server: WSGIServer
-        self._thread: Thread
         self._server, self._thread = start_http_server(port, host, registry)
 
     @classmethod

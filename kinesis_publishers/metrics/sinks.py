@@ -20,19 +20,13 @@ _LOGGER = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def open_event_sink(
-    properties: Properties,
-    clock: Clock,
-    *,
-    further: EventSink | None = None,
+    properties: Properties, clock: Clock, *, further: EventSink | None = None
 ) -> AsyncIterator[EventSink]:
     """Open the sinks of ``metrics.sinks``, yield a sink that feeds them all, and close them.
 
-    What a sink raises when it is called or closed is logged, and stops neither the other sinks nor
-    the reading. What it raises when it is made or opened is the caller's: nothing has been read
-    then.
-
-    Args:
-        further: a sink that the properties do not name.
+    ``further`` is one that the properties do not name. An error of a sink that is called or closed
+    is logged, and stops neither the other sinks nor the reading. An error of one that is made or
+    opened is raised: nothing has been read then.
 
     Raises:
         TypeError: ``further`` cannot be called, or is async; nothing is opened then.
@@ -54,11 +48,7 @@ async def open_event_sink(
 
 
 def event_reporter_classes(properties: Properties) -> list[type[EventReporter]]:
-    """Return the sinks that ``metrics.sinks`` names.
-
-    Raises:
-        PluginLoadError: a custom class cannot be loaded or does not fit.
-    """
+    """Return the sinks that ``metrics.sinks`` names; raises ``PluginLoadError``."""
     option = MetricsConfig.sinks
     return [load_named(option, name, EventReporter) for name in properties.get(option)]  # type: ignore[type-abstract]
 
@@ -97,13 +87,11 @@ class EventLog(EventReporter):
 
 @asynccontextmanager
 async def repeated(
-    action: Callable[[], Awaitable[None]], *, interval_seconds: float, clock: Clock, name: str
+    action: Callable[[], Awaitable[None]], interval_seconds: float, clock: Clock, *, name: str
 ) -> AsyncIterator[None]:
-    """Await ``action`` each time the interval has passed; leaving the context cancels it.
+    """Await ``action`` repeatedly, with the interval between; leaving the context cancels it.
 
-    Args:
-        action: must not raise: an error would cancel the body of the context.
-        interval_seconds: from the end of one time to the beginning of the next.
+    ``action`` must not raise: an error would cancel the body of the context.
     """
 
     async def repeat() -> None:

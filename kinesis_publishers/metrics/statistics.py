@@ -15,12 +15,7 @@ from kinesis_publishers.model import ShardKey
 
 @frozen
 class Series:
-    """What distinguishes values: the metric, and the stream's name and the shard it has, if any.
-
-    Attributes:
-        code: the code of an error, where the metric has it.
-        query: the query that it is about, if it is about one.
-    """
+    """What keeps values apart; ``None`` where the event does not say it."""
 
     metric: Metric
     stream: str | None
@@ -31,8 +26,6 @@ class Series:
 
 @define
 class Statistics:
-    """The values of a series."""
-
     count: int
     total: float
     minimum: float
@@ -61,7 +54,6 @@ class IntervalStatistics:
         self._found: dict[object, dict[str, tuple[Series, Statistics]]] = {}
 
     def add(self, event: Event) -> None:
-        """Add an event to the sums."""
         sources = self._table.sources_of(type(event))
         if not sources:
             return
@@ -69,9 +61,7 @@ class IntervalStatistics:
         place = shard if shard is not None and self._is_per_shard else stream_of(event)
         query: str | None = getattr(event, "query", None)
         owner = place if query is None else (place, query)
-        found = self._found.get(owner)
-        if found is None:
-            found = self._found[owner] = {}
+        found = self._found.setdefault(owner, {})
         for metric, value_of in sources:
             value = value_of(event)
             if value is None:
@@ -83,26 +73,18 @@ class IntervalStatistics:
             if name in found:
                 found[name][1].add(value)
             else:
-                series = _series(metric, place, code, query)
+                shard_id = place.shard_id if isinstance(place, ShardKey) else None
+                series = Series(metric, stream_of(event), shard_id, code, query)
                 found[name] = (series, Statistics(1, value, value, value))
 
     def take(self) -> list[tuple[Series, Statistics]]:
-        """Return everything since the last call, and start over."""
+        """Return the sums since the last call, and start over."""
         found, self._found = self._found, {}
         return [one for of_owner in found.values() for one in of_owner.values()]
 
 
-def _series(
-    metric: Metric, place: ShardKey | str | None, code: str | None, query: str | None
-) -> Series:
-    if place is None or isinstance(place, str):
-        return Series(metric, place, None, code, query)
-    return Series(metric, place.stream_name, place.shard_id, code, query)
-
-
-#: The most data of one request (CloudWatch API reference, PutMetricData).
+#: The limits of one request (CloudWatch API reference, PutMetricData); the bytes with a margin.
 MAX_DATA: Final = 1_000
-#: The most bytes of one request (the same; taken in powers of ten to leave a margin).
 MAX_REQUEST_BYTES: Final = 1_000_000
 
 # In the query protocol, the longest one, each value has a name such as
@@ -155,7 +137,7 @@ def requests_of(data: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
 
 
 def _size_of(datum: dict[str, Any]) -> int:
-    """Return the most bytes that ``datum`` takes in a request."""
+    """Return the maximum size of ``datum`` in a request, in bytes."""
     dimensions = datum["Dimensions"]
     texts = len(datum["MetricName"]) + sum(len(one["Name"] + one["Value"]) for one in dimensions)
     return _BYTES_PER_VALUE * (_FIXED_VALUES + 2 * len(dimensions)) + _FIXED_BYTES + texts

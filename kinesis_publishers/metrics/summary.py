@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import Self
+from typing import NamedTuple, Self
 
-from attrs import define, frozen
+from attrs import define
 
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.clock import Clock
@@ -39,18 +39,7 @@ class _Interval:
     resubscribes: int = 0
     waited_seconds: float = 0.0
 
-    def add(self, event: Event) -> None:
-        match event:
-            case RecordsProcessed():
-                self.records += event.records
-                self.payload_bytes += event.payload_bytes
-            case CallRetried():
-                self.retries += 1
-            case SubscriptionStarted():
-                self.resubscribes += event.is_reopened
-
     def describe(self, seconds: float) -> str:
-        """Return the line for an interval of this length."""
         rate, megabytes = self.records / seconds, self.payload_bytes / seconds / 1e6
         return (
             f"{rate:,.1f} records/s, {megabytes:,.2f} MB/s, {self.retries} retries, "
@@ -58,13 +47,12 @@ class _Interval:
         )
 
 
-@frozen(kw_only=True)
-class _Answer:
-    """The last answer of a shard that is being read.
+class _Answer(NamedTuple):
+    """The last answer of a shard; before the first one, the time when reading began.
 
     Attributes:
-        lag: how far it was behind the tip, in milliseconds; ``None`` before the first answer.
-        at: when, in seconds of the monotonic clock; when reading began, before the first answer.
+        lag: how far it was behind the tip, in milliseconds, if known.
+        at: in seconds of the monotonic clock.
     """
 
     lag: int | None
@@ -74,8 +62,8 @@ class _Answer:
 class SummaryLog(EventReporter):
     """Selected by ``metrics.sinks = summary``: throughput and lag of each stream, at INFO.
 
-    An application that stands still looks different from one that has nothing to do: what waits for
-    room counts while it waits, and a lag that is old says so.
+    An application that hangs looks different from an idle one: shards that wait for room count
+    while they wait, and the line says how old the answers are.
     """
 
     def __init__(self, interval_seconds: float, clock: Clock) -> None:
@@ -83,7 +71,7 @@ class SummaryLog(EventReporter):
         self._clock = clock
         self._streams: dict[str, _Interval] = {}
         self._answers: dict[ShardKey, _Answer] = {}
-        # How long records wait to be processed, which answers do not say, in milliseconds.
+        # How long records wait to be processed, in milliseconds; answers do not say it.
         self._lags: dict[ShardKey, float] = {}
         # Since when shards wait for room, for the part that is in no line yet.
         self._waits: dict[ShardKey, float] = {}
@@ -100,24 +88,26 @@ class SummaryLog(EventReporter):
             return
         if shard.stream_name not in self._streams:
             self._streams[shard.stream_name] = _Interval()
-        self._streams[shard.stream_name].add(event)
-        self._note(shard, event)
-
-    def _note(self, shard: ShardKey, event: Event) -> None:
-        now = self._clock.monotonic()
+        interval, now = self._streams[shard.stream_name], self._clock.monotonic()
         match event:
+            case RecordsProcessed():
+                interval.records += event.records
+                interval.payload_bytes += event.payload_bytes
+            case CallRetried():
+                interval.retries += 1
+            case SubscriptionStarted():
+                interval.resubscribes += event.is_reopened
             case BackpressureBegan():
                 self._waits[shard] = now
             case BackpressureEnded():
-                began_at = self._waits.pop(shard, now - event.seconds)
-                self._streams[shard.stream_name].waited_seconds += now - began_at
+                interval.waited_seconds += now - self._waits.pop(shard, now - event.seconds)
             case ShardStarted():
-                self._answers[shard] = _Answer(lag=None, at=now)
+                self._answers[shard] = _Answer(None, now)
             case RecordsFetched() | EventReceived():
                 lag, last = event.millis_behind_latest, self._answers.get(shard)
                 if lag is None and last is not None:
                     lag = last.lag
-                self._answers[shard] = _Answer(lag=lag, at=now)
+                self._answers[shard] = _Answer(lag, now)
             case LagMeasured():
                 self._lags[shard] = 1000 * event.seconds
             case _ if is_end_of_reading(event):
@@ -127,10 +117,7 @@ class SummaryLog(EventReporter):
     async def __aenter__(self) -> Self:
         self._began_at = self._clock.monotonic()
         self._writing = repeated(
-            self._write,
-            interval_seconds=self._interval_seconds,
-            clock=self._clock,
-            name="write a summary",
+            self._write, self._interval_seconds, self._clock, name="write a summary"
         )
         await self._writing.__aenter__()
         return self

@@ -2,206 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from statistics import fmean
 from typing import Final
 
-from kinesis_publishers.events import (
-    AggregatesExpanded,
-    BackpressureBegan,
-    BackpressureEnded,
-    CallbackDelayed,
-    CallRetried,
-    CheckpointsRefused,
-    CheckpointsSaved,
-    ConsumerAwaited,
-    ConsumerDeregistered,
-    ConsumerRegistered,
-    DataLossTolerated,
-    EventReceived,
-    FetcherStopped,
-    IteratorReplaced,
-    LagMeasured,
-    PoolUsed,
-    ProcessingFailed,
-    QueryLagMeasured,
-    RangeRead,
-    RecordsFetched,
-    RecordsProcessed,
-    RecordsSkipped,
-    ShardEnded,
-    ShardLeftBehind,
-    ShardsDiscovered,
-    ShardStarted,
-    ShardStopped,
-    SubscriptionEnded,
-    SubscriptionStarted,
-    Throttled,
-    WatermarkMeasured,
-)
-from kinesis_publishers.metrics.leases import LEASES
+from attrs import evolve
+
+from kinesis_publishers import events as ev
 from kinesis_publishers.metrics.metric import (
     Metric,
     MetricKind,
     MetricTable,
-    Sources,
-    age,
-    bytes_of,
     counted_records,
     counter,
     duration,
-    lag_of,
-    minus_one,
-    one,
-    records_of,
-    seconds_of,
+    gauge,
 )
 from kinesis_publishers.metrics.producing import PRODUCING
-from kinesis_publishers.metrics.queries import QUERIES
 
 _NANOS, _MILLIS = 1e9, 1e3
 
 
-def _pool_gauge(name: str, unit: str, text: str, value: Callable[[PoolUsed], float]) -> Metric:
-    # Each fetcher of a process has its own pool.
-    return Metric(name, MetricKind.GAUGE, unit, text, {PoolUsed: value}, combined=sum)
-
-
-def _average_size(event: RecordsFetched | EventReceived) -> float | None:
+def _average_size(event: ev.RecordsFetched | ev.EventReceived) -> float | None:
     return event.payload_bytes / event.records if event.records else None
 
 
-def _requested_bytes(event: RecordsFetched) -> float | None:
+def _requested_bytes(event: ev.RecordsFetched) -> float | None:
     return event.limit * event.payload_bytes / event.records if event.records else None
 
 
-def _loop_nanos(event: RecordsFetched) -> float | None:
+def _loop_nanos(event: ev.RecordsFetched) -> float | None:
     return None if event.loop_seconds is None else event.loop_seconds * _NANOS
 
 
-def _loop_frequency(event: RecordsFetched) -> float | None:
+def _loop_frequency(event: ev.RecordsFetched) -> float | None:
     return 1 / event.loop_seconds if event.loop_seconds else None
-
-
-def _flink_gauge(
-    name: str,
-    unit: str,
-    text: str,
-    sources: Sources,
-    *,
-    combined: Callable[[Iterable[float]], float] = max,
-) -> Metric:
-    first, *others = name.split("_")
-    flink_name = first + "".join(map(str.capitalize, others))
-    return Metric(
-        name, MetricKind.GAUGE, unit, text, sources, combined=combined, flink_name=flink_name
-    )
 
 
 # Gauges, as in Flink. So many histograms for each answer would cost more than the reading.
 _FLINK: Final = (
-    _flink_gauge(
+    gauge(
         "millis_behind_latest",
         "ms",
         "How far the last answer was behind the tip of the shard.",
-        {RecordsFetched: lag_of, EventReceived: lag_of, QueryLagMeasured: lag_of},
+        dict.fromkeys(
+            (ev.RecordsFetched, ev.EventReceived, ev.QueryLagMeasured), "millis_behind_latest"
+        ),
     ),
-    _flink_gauge(
+    gauge(
         "max_number_of_records_per_fetch",
         "{record}",
         "The Limit of GetRecords, which adaptive reads change.",
-        {RecordsFetched: lambda event: event.limit},
+        {ev.RecordsFetched: "limit"},
     ),
-    _flink_gauge(
+    gauge(
         "number_of_aggregated_records_per_fetch",
         "{record}",
         "Records of the last answer as Kinesis stores them: a KPL aggregate is one.",
-        {RecordsFetched: records_of, EventReceived: records_of},
+        {ev.RecordsFetched: "records", ev.EventReceived: "records"},
     ),
-    _flink_gauge(
+    gauge(
         "number_of_deaggregated_records_per_fetch",
         "{record}",
         "Records of the last answer as the application got them.",
-        {RecordsProcessed: records_of},
+        {ev.RecordsProcessed: "records"},
     ),
-    _flink_gauge(
+    gauge(
         "average_record_size_bytes",
         "By",
         "The mean payload of the records of the last answer.",
-        {RecordsFetched: _average_size, EventReceived: _average_size},
-        combined=fmean,
+        {ev.RecordsFetched: _average_size, ev.EventReceived: _average_size},
+        fmean,
     ),
-    _flink_gauge(
+    gauge(
         "bytes_requested_per_fetch",
         "By",
         "What the Limit amounts to at the mean payload of the last answer.",
-        {RecordsFetched: _requested_bytes},
+        {ev.RecordsFetched: _requested_bytes},
     ),
-    _flink_gauge(
+    gauge(
         "run_loop_time_nanos",
         "ns",
         "The time between the last two GetRecords of the shard.",
-        {RecordsFetched: _loop_nanos},
+        {ev.RecordsFetched: _loop_nanos},
     ),
-    _flink_gauge(
+    gauge(
         "loop_frequency_hz",
         "Hz",
         "How often a second the shard is asked.",
-        {RecordsFetched: _loop_frequency},
-        combined=min,
+        {ev.RecordsFetched: _loop_frequency},
+        min,
     ),
-    _flink_gauge(
+    gauge(
         "sleep_time_millis",
         "ms",
         "How much of the time before the last answer was slept, to keep the pace and to back off.",
-        {RecordsFetched: lambda event: event.sleep_seconds * _MILLIS},
+        {ev.RecordsFetched: lambda e: e.sleep_seconds * _MILLIS},
     ),
 )
 
+
+def _with_flink_name(metric: Metric) -> Metric:
+    first, *others = metric.name.split("_")
+    return evolve(metric, flink_name=first + "".join(map(str.capitalize, others)))
+
+
 _READING: Final = (
-    counter("fetches", "{call}", "Answers of GetRecords.", {RecordsFetched: one}),
+    counter("fetches", "{call}", "Answers of GetRecords.", {ev.RecordsFetched: 1}),
     duration(
-        "fetch_duration",
-        "The time that a GetRecords takes.",
-        {RecordsFetched: lambda event: event.call_seconds},
+        "fetch_duration", "The time that a GetRecords takes.", {ev.RecordsFetched: "call_seconds"}
     ),
-    counter("events_received", "{event}", "Events of subscriptions.", {EventReceived: one}),
+    counter("events_received", "{event}", "Events of subscriptions.", {ev.EventReceived: 1}),
     counted_records(
         "records_fetched",
         "Records that were read, by any call.",
-        {RecordsFetched: records_of, EventReceived: records_of},
+        {ev.RecordsFetched: "records", ev.EventReceived: "records"},
     ),
     counter(
         "bytes_fetched",
         "By",
         "Payload that was read, by any call.",
-        {RecordsFetched: bytes_of, EventReceived: bytes_of},
+        {ev.RecordsFetched: "payload_bytes", ev.EventReceived: "payload_bytes"},
     ),
-    counter("iterators_replaced", "{iterator}", "Iterators that expired.", {IteratorReplaced: one}),
     counter(
-        "subscriptions", "{subscription}", "Accepted subscriptions.", {SubscriptionStarted: one}
+        "iterators_replaced", "{iterator}", "Iterators that expired.", {ev.IteratorReplaced: 1}
+    ),
+    counter(
+        "subscriptions", "{subscription}", "Accepted subscriptions.", {ev.SubscriptionStarted: 1}
     ),
     counter(
         "resubscribes",
         "{subscription}",
         "Accepted subscriptions that continue one that has ended.",
-        {SubscriptionStarted: lambda event: 1 if event.is_reopened else None},
+        {ev.SubscriptionStarted: lambda e: 1 if e.is_reopened else None},
     ),
     duration(
-        "subscription_duration", "How long subscriptions last.", {SubscriptionEnded: seconds_of}
+        "subscription_duration", "How long subscriptions last.", {ev.SubscriptionEnded: "seconds"}
     ),
     counter(
         "throttles",
         "{call}",
         "Calls that AWS refused because a rate is used up.",
-        {Throttled: one},
+        {ev.Throttled: 1},
         "operation",
     ),
     counter(
         "retries",
         "{call}",
         "Calls that are made again after a failure, throttles included.",
-        {CallRetried: one},
+        {ev.CallRetried: 1},
         "operation",
         "code",
     ),
@@ -211,104 +159,110 @@ _PROCESSING: Final = (
     counted_records(
         "records_processed",
         "Records that the application has taken.",
-        {RecordsProcessed: records_of},
+        {ev.RecordsProcessed: "records"},
     ),
     counter(
         "bytes_processed",
         "By",
         "Payload that the application has taken.",
-        {RecordsProcessed: bytes_of},
+        {ev.RecordsProcessed: "payload_bytes"},
     ),
     duration(
         "processing_duration",
         "The time that the application takes for a delivery.",
-        {RecordsProcessed: seconds_of},
+        {ev.RecordsProcessed: "seconds"},
     ),
-    age(
+    gauge(
         "processing_lag",
+        "s",
         "How long records may have waited to be processed, in the callback and before it.",
-        {LagMeasured: seconds_of, QueryLagMeasured: lambda event: event.seconds},
+        {ev.LagMeasured: "seconds", ev.QueryLagMeasured: "seconds"},
     ),
-    age("watermark_lag", "How old the watermark is.", {WatermarkMeasured: seconds_of}),
-    age(
+    gauge("watermark_lag", "s", "How old the watermark is.", {ev.WatermarkMeasured: "seconds"}),
+    gauge(
         "callback_delay",
+        "s",
         "How long a callback has not returned that takes longer than kinesis.processing.slow-after;"
         " 0 when it has.",
-        {CallbackDelayed: lambda event: 0 if event.has_returned else event.seconds},
+        {ev.CallbackDelayed: lambda e: 0 if e.has_returned else e.seconds},
     ),
     counter(
         "processing_failures",
         "{delivery}",
-        "Deliveries for which the application raised an error.",
-        {ProcessingFailed: one},
+        "Deliveries on which the application raised an error.",
+        {ev.ProcessingFailed: 1},
     ),
     counter(
         "checkpoints_saved",
         "{checkpoint}",
         "Checkpoints that the store has written.",
-        {CheckpointsSaved: lambda event: event.shards},
+        {ev.CheckpointsSaved: "shards"},
     ),
     duration(
         "checkpoint_duration",
-        "The time that the store of checkpoints takes for a batch.",
-        {CheckpointsSaved: seconds_of},
+        "The time that the checkpoint store takes for a batch.",
+        {ev.CheckpointsSaved: "seconds"},
     ),
     counter(
         "checkpoint_conflicts",
         "{conflict}",
-        "Checkpoints that another reader has written in between.",
-        {CheckpointsRefused: one},
+        "Checkpoints that the store refused: another reader has written.",
+        {ev.CheckpointsRefused: 1},
     ),
     counted_records(
-        "records_skipped", "Records that came again and were dropped.", {RecordsSkipped: records_of}
+        "records_skipped",
+        "Records that came again and were dropped.",
+        {ev.RecordsSkipped: "records"},
     ),
-    counted_records(
-        "aggregates_expanded",
-        "Aggregates that were deaggregated.",
-        {AggregatesExpanded: lambda event: event.aggregates},
-    ),
-    counted_records(
-        "aggregated_user_records",
-        "Records that were inside aggregates.",
-        {AggregatesExpanded: lambda event: event.user_records},
-    ),
-    counted_records(
-        "records_left_out",
-        "Records inside aggregates that were left out: their hash key belongs to another shard.",
-        {AggregatesExpanded: lambda event: event.left_out},
-    ),
-    counted_records(
-        "records_of_other_shards",
-        "Records inside aggregates that were delivered although their hash key belongs to another "
-        "shard.",
-        {AggregatesExpanded: lambda event: event.foreign},
-    ),
-    counted_records(
-        "copied_records_left_out",
-        "Records inside aggregates that a producer has put a second time, for the KCL.",
-        {AggregatesExpanded: lambda event: event.copies},
-    ),
-    counted_records(
-        "corrupt_aggregates",
-        "Records that begin like an aggregate and are not valid ones.",
-        {AggregatesExpanded: lambda event: event.corrupt},
+    *(
+        counted_records(name, text, {ev.AggregatesExpanded: field})
+        for name, field, text in (
+            ("aggregates_expanded", "aggregates", "Aggregates that were deaggregated."),
+            ("aggregated_user_records", "user_records", "Records that were inside aggregates."),
+            (
+                "records_left_out",
+                "left_out",
+                "Records of aggregates, left out: their hash keys belong to another shard.",
+            ),
+            (
+                "records_of_other_shards",
+                "foreign",
+                "Records of aggregates, delivered though another shard has their hash keys.",
+            ),
+            (
+                "copied_records_left_out",
+                "copies",
+                "Records of aggregates, left out: a producer put them twice, for the KCL.",
+            ),
+            (
+                "corrupt_aggregates",
+                "corrupt",
+                "Records that begin like an aggregate and are not valid ones.",
+            ),
+        )
     ),
     counter(
         "backpressure_waits",
         "{wait}",
-        "How often a shard had to wait for room in the pool.",
-        {BackpressureBegan: one},
+        "Waits of a shard for room in the pool.",
+        {ev.BackpressureBegan: 1},
     ),
     duration(
         "backpressure_duration",
         "How long a shard waited for room in the pool.",
-        {BackpressureEnded: seconds_of},
+        {ev.BackpressureEnded: "seconds"},
     ),
-    _pool_gauge("pool_records", "{record}", "Records in the pool.", records_of),
-    _pool_gauge("pool_bytes", "By", "Payload in the pool.", bytes_of),
-    _pool_gauge("pool_max_records", "{record}", "The limit in records.", lambda e: e.max_records),
-    _pool_gauge("pool_max_bytes", "By", "The limit in bytes.", lambda e: e.max_bytes),
-    _pool_gauge("pool_waiters", "{shard}", "Shards that wait for room.", lambda e: e.waiters),
+    *(
+        # Added up: each fetcher of a process has its own pool.
+        gauge(f"pool_{name}", unit, text, {ev.PoolUsed: field}, sum)
+        for name, field, unit, text in (
+            ("records", "records", "{record}", "Records in the pool."),
+            ("bytes", "payload_bytes", "By", "Payload in the pool."),
+            ("max_records", "max_records", "{record}", "The limit in records."),
+            ("max_bytes", "max_bytes", "By", "The limit in bytes."),
+            ("waiters", "waiters", "{shard}", "Shards that wait for room."),
+        )
+    ),
 )
 
 _LIFECYCLE: Final = (
@@ -317,58 +271,125 @@ _LIFECYCLE: Final = (
         MetricKind.UP_DOWN_COUNTER,
         "{shard}",
         "Shards that are being read now.",
-        {ShardStarted: one, ShardEnded: minus_one, ShardStopped: minus_one},
+        {ev.ShardStarted: 1, ev.ShardEnded: -1, ev.ShardStopped: -1},
         is_per_shard=False,
     ),
     counter(
         "shards_discovered",
         "{shard}",
         "Shards that were found.",
-        {ShardsDiscovered: lambda event: len(event.shard_ids)},
+        {ev.ShardsDiscovered: lambda e: len(e.shard_ids)},
     ),
-    counter("shards_ended", "{shard}", "Shards that were read to their end.", {ShardEnded: one}),
+    counter("shards_ended", "{shard}", "Shards that were read to their end.", {ev.ShardEnded: 1}),
     counter(
         "shards_left_behind",
         "{shard}",
         "Shards that the others stopped waiting for.",
-        {ShardLeftBehind: one},
+        {ev.ShardLeftBehind: 1},
     ),
     counter(
-        "ranges_read", "{range}", "Exact ranges that were read (Spark, batches).", {RangeRead: one}
+        "ranges_read", "{range}", "Exact ranges that were read (Spark, batches).", {ev.RangeRead: 1}
     ),
     counter(
         "fetcher_failures",
         "{fetcher}",
         "Fetchers that an error has stopped.",
-        {FetcherStopped: lambda event: None if event.error is None else 1},
+        {ev.FetcherStopped: lambda e: None if e.error is None else 1},
     ),
     counter(
         "data_losses",
         "{loss}",
         "Losses of records that the configuration tolerated.",
-        {DataLossTolerated: one},
+        {ev.DataLossTolerated: 1},
     ),
     counter(
         "consumers_registered",
         "{consumer}",
         "Stream consumers that were registered.",
-        {ConsumerRegistered: one},
+        {ev.ConsumerRegistered: 1},
     ),
     counter(
         "consumers_awaited",
         "{consumer}",
-        "How often a consumer had to be waited for.",
-        {ConsumerAwaited: one},
+        "Waits for a stream consumer to become ACTIVE.",
+        {ev.ConsumerAwaited: 1},
         "status",
     ),
     counter(
         "consumers_deregistered",
         "{consumer}",
         "Stream consumers that were removed.",
-        {ConsumerDeregistered: one},
+        {ev.ConsumerDeregistered: 1},
     ),
-    *QUERIES,
 )
 
-METRICS: Final = MetricTable((*_FLINK, *_READING, *_PROCESSING, *_LIFECYCLE, *LEASES, *PRODUCING))
+# Of streaming queries; each value is kept apart by query.
+_QUERIES: Final = (
+    counted_records(
+        "records_late",
+        "Records that arrived more than 15 s before the end of an earlier micro-batch of the query:"
+        " its windows may lack them.",
+        {ev.RecordsLate: "records"},
+    ),
+    gauge(
+        "shards_held_back",
+        "{shard}",
+        "Shards of a query that the others no longer wait for.",
+        {ev.QueryProgressed: "held_back_shards"},
+    ),
+    counter("rows_read", "{row}", "Rows that a query has read.", {ev.QueryProgressed: "rows"}),
+    counter(
+        "rows_written",
+        "{row}",
+        "Rows that a query has written to a sink in Python; Spark does not say which.",
+        {ev.QueryWrote: "rows"},
+    ),
+    counter(
+        "query_reports", "{report}", "Reports of a query, idle or not.", {ev.QueryProgressed: 1}
+    ),
+    counter(
+        "query_failures",
+        "{query}",
+        "Queries that an error has ended, of any source.",
+        {ev.QueryEnded: lambda e: e.error and 1},
+    ),
+)
+
+_LEASES: Final = (
+    *(
+        gauge(f"lease_{field}", unit, text, {ev.LeasesCounted: field})
+        for field, unit, text in (
+            ("current", "{lease}", "Shards that this worker has the lease on."),
+            ("total", "{lease}", "Shards of the application that have not ended."),
+            ("free", "{lease}", "Shards that no live worker has the lease on."),
+            ("spilled", "{lease}", "Free shards beyond kinesis.lease.maxleasesforworker."),
+            ("workers", "{worker}", "Live workers that have leases, and this one."),
+        )
+    ),
+    counter("leases_taken", "{lease}", "Leases that this worker took.", {ev.LeaseTaken: 1}),
+    counter(
+        "leases_released",
+        "{lease}",
+        "Leases that this worker gave back.",
+        {ev.LeaseReleased: 1},
+    ),
+    counter(
+        "leases_lost",
+        "{lease}",
+        "Leases that this worker lost.",
+        {ev.LeaseLost: 1},
+    ),
+)
+
+METRICS: Final = MetricTable(
+    (
+        *map(_with_flink_name, _FLINK),
+        *_READING,
+        *_PROCESSING,
+        *_LIFECYCLE,
+        *_QUERIES,
+        *_LEASES,
+        *PRODUCING,
+    )
+)
 """Every metric, FLIP-128's first."""
