@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 from attrs import asdict, frozen
@@ -22,6 +21,7 @@ from kinesis_publishers.cli.shared.console import (
     say,
 )
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
+from kinesis_publishers.cli.shared.formats import counted
 from kinesis_publishers.config import (
     CheckpointConfig,
     FanOutConfig,
@@ -36,20 +36,16 @@ from kinesis_publishers.config.catalogue import (
     find_option,
 )
 from kinesis_publishers.config.option import MASK, Option, accepted_text, value_text
-from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.rules import IneffectiveKey, ineffective_keys
 from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 from kinesis_publishers.metrics.sinks import event_reporter_classes
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from kinesis_publishers.aws.permissions import Permission
 
 
-@frozen(kw_only=True)
-class _ValueRow:
+class _ValueRow(TypedDict):
     """The value of one key of a configuration; ``source`` is ``given`` or ``default``."""
 
     key: str
@@ -60,7 +56,7 @@ class _ValueRow:
 
 @frozen
 class _Findings:
-    """The findings of a check: the fields of the JSON object."""
+    """The findings of a check, as in JSON."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[IneffectiveKey, ...] = ()
@@ -124,7 +120,9 @@ def list_command(text: str, as_json: bool) -> None:
     if as_json:
         print_json_lines(map(_option_fields, found))
     elif found:
-        print_rich(_option_table(found))
+        rows = [(one.full_key, accepted_text(one), _default_text(one), one.doc) for one in found]
+        headings = ("Key", "Accepted", "Default", "Meaning")
+        print_rich(new_table(*headings, rows=rows, overflow="fold"))
     else:
         raise click.ClickException(f"No option has {text!r} in its key or its description.")
 
@@ -185,40 +183,29 @@ async def _prove(properties: Properties, wanted: str) -> tuple[Permission, ...]:
 
 def _print(findings: _Findings) -> None:
     if findings.values:
-        print_rich(_value_table(findings.values))
+        table = new_table("Key", "Value", "Source", overflow="fold")
+        for row in sorted(findings.values, key=lambda row: row["source"], reverse=True):
+            style = "bold" if row["source"] == "given" else ""
+            value = _with_unit(row["value"], row["unit"])
+            add_row(table, row["key"], value, row["source"], style=style)
+        print_rich(table)
     if findings.permissions:
-        print_rich(_permission_table(findings.permissions))
+        rows = [
+            # The errors have the reason of a refusal.
+            (one.action, one.resource, one.verdict, "" if one.verdict == "denied" else one.reason)
+            for one in findings.permissions
+        ]
+        headings = ("Permission", "Resource", "Verdict", "Reason")
+        print_rich(new_table(*headings, rows=rows, overflow="fold"))
     for warning in findings.warnings:
         say(f"Warning: {warning}.")
     for error in findings.errors:
         say(f"Error: {error}")
-    count = len(findings.errors)
-    say("No errors." if not count else f"{count} error{'' if count == 1 else 's'}.")
+    say(f"{counted(len(findings.errors), 'error')}." if findings.errors else "No errors.")
 
 
-def _value_table(rows: Sequence[_ValueRow]) -> Table:
-    table = new_table("Key", "Value", "Source", overflow="fold")
-    for row in sorted(rows, key=lambda row: row.source, reverse=True):
-        style = "bold" if row.source == "given" else ""
-        add_row(table, row.key, _with_unit(row.value, row.unit), row.source, style=style)
-    return table
-
-
-def _permission_table(permissions: Sequence[Permission]) -> Table:
-    table = new_table("Permission", "Resource", "Verdict", "Reason", overflow="fold")
-    for one in permissions:
-        # The errors have the reason of a refusal.
-        reason = "" if one.verdict == "denied" else one.reason
-        add_row(table, one.action, one.resource, one.verdict, reason)
-    return table
-
-
-def _option_table(options: Sequence[Option[Any]]) -> Table:
-    table = new_table("Key", "Accepted", "Default", "Meaning", overflow="fold")
-    for one in options:
-        default = "required" if one.required else _with_unit(value_text(one.default), one.unit)
-        add_row(table, one.full_key, accepted_text(one), default, one.doc)
-    return table
+def _default_text(option: Option[Any]) -> str:
+    return "required" if option.required else _with_unit(value_text(option.default), option.unit)
 
 
 def _with_unit(value: str | None, unit: str | None) -> str:
@@ -243,23 +230,17 @@ def _option_fields(option: Option[Any]) -> dict[str, object]:
 def _value_rows(properties: Properties) -> list[_ValueRow]:
     """Return the value of every option, and of the given members of families."""
     given = properties.to_dict()
-    known = {option.full_key for option in all_options()}
-    members = [option for key in given if key not in known and (option := find_option(key))]
-    return [
-        _value_row(properties, option, given.get(option.full_key))
-        for option in (*all_options(), *members)
-    ]
-
-
-def _value_row(properties: Properties, option: Option[Any], written: Scalar | None) -> _ValueRow:
-    is_given, parsed = properties.is_given(option), properties.get(option)
-    # A list of values reads best as it was written.
-    value = str(written) if is_given and isinstance(parsed, tuple) else value_text(parsed)
-    if is_given and option.secret:
-        value = MASK
-    return _ValueRow(
-        key=option.full_key,
-        value=value,
-        unit=option.unit if value is not None else None,
-        source="given" if is_given else "default",
-    )
+    members = map(find_option, given)
+    rows: list[_ValueRow] = []
+    for option in dict.fromkeys((*all_options(), *filter(None, members))):
+        is_given, parsed = properties.is_given(option), properties.get(option)
+        value = value_text(parsed)
+        if is_given and option.secret:
+            value = MASK
+        elif is_given and isinstance(parsed, tuple):
+            # A list of values reads best as it was written.
+            value = str(given[option.full_key])
+        unit = option.unit if value is not None else None
+        source = "given" if is_given else "default"
+        rows.append({"key": option.full_key, "value": value, "unit": unit, "source": source})
+    return rows

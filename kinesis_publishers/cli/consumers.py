@@ -1,13 +1,10 @@
-"""The commands ``consumers list``, ``register``, ``wait``, ``deregister`` and ``prune``, by hand.
-
-Each may be repeated: what has been done already is no error.
-"""
+"""The commands of ``consumers``; each may be repeated: what is done already is no error."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import click
 
@@ -27,13 +24,7 @@ from kinesis_publishers.cli.shared.commands import (
     yes_option,
 )
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
-from kinesis_publishers.cli.shared.console import (
-    add_row,
-    new_table,
-    print_json_lines,
-    print_rich,
-    say,
-)
+from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import iso_utc, printable
 from kinesis_publishers.config import (
@@ -49,24 +40,15 @@ from kinesis_publishers.registration import ConsumerLease, deregister_consumer
 from kinesis_publishers.registration.consumers import find_consumer, list_consumers
 from kinesis_publishers.registration.registering import ConsumerRegistration
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-
-def _name_or_arn(text: str) -> str:
-    name, arn = RegistrationConfig.consumer_name, RegistrationConfig.consumer_arn.member
-    return (arn if ":" in text else name).parse(text) or ""
-
-
 # The consumers, each with the name of its stream.
-_Found: TypeAlias = "list[tuple[str, StreamConsumer]]"
-_NAME: Final = Checked(
-    "name",
-    lambda text: RegistrationConfig.consumer_name.parse(text) or "",
-    f"got {{}}, expected {RegistrationConfig.consumer_name.parser.accepts}.",
-)
+_Found: TypeAlias = list[tuple[str, StreamConsumer]]
+_CONSUMER: Final = RegistrationConfig.consumer_name
+_ARN: Final = RegistrationConfig.consumer_arn.member
+_NAME: Final = Checked("name", _CONSUMER.parse, f"got {{}}, expected {_CONSUMER.parser.accepts}.")
 _NAME_OR_ARN: Final = Checked(
-    "name or arn", _name_or_arn, "got {}, expected the name or the ARN of a stream consumer."
+    "name or arn",
+    lambda text: (_ARN if ":" in text else _CONSUMER).parse(text),
+    "got {}, expected the name or the ARN of a stream consumer.",
 )
 
 
@@ -103,7 +85,14 @@ def list_command(as_json: bool, connection: Connection) -> None:
             for stream_name, one in found
         )
     elif found:
-        print_rich(_table(found))
+        rows = (
+            (stream_name, one.name, one.status, iso_utc(one.created_at)[:19], one.arn)
+            for stream_name, one in found
+        )
+        table = new_table("Stream", "Name", "Status", "Created", "ARN", rows=rows, no_wrap=True)
+        # Whole on any terminal, so that it can be copied.
+        table.columns[-1].no_wrap, table.columns[-1].overflow = False, "fold"
+        print_rich(table)
     else:
         say("There are no stream consumers.")
 
@@ -195,7 +184,6 @@ def prune(yes: bool, properties: Properties) -> None:
 
 
 def _remove(properties: Properties, found: _Found, *, yes: bool, warning: str) -> None:
-    """Remove exactly these, with a question unless ``yes``."""
     if not yes:
         say("\n".join(f"{one.arn} ({one.status})" for _, one in found))
         confirm(f"{warning} Remove it?", refusal="nothing was removed")
@@ -204,7 +192,7 @@ def _remove(properties: Properties, found: _Found, *, yes: bool, warning: str) -
 
 
 async def _left_behind(properties: Properties) -> _Found:
-    """Return the consumers that workers have registered; refuse while one is alive."""
+    """Return the consumers that workers have registered; fail while a worker is alive."""
     async with open_store(properties) as store:
         shards = shards_of(await load_rows(store, properties))
         arns = {arn for row in shards.values() if (arn := lease_of(row).consumer_arn)}
@@ -243,23 +231,10 @@ async def _print_properties(
             click.echo(printable(f"{key}={consumer.arn}"))
 
 
-def _table(found: _Found) -> Table:
-    table = new_table("Stream", "Name", "Status", "Created", no_wrap=True)
-    # Whole on any terminal, so that it can be copied.
-    table.add_column("ARN", overflow="fold")
-    for stream_name, one in found:
-        add_row(table, stream_name, one.name, one.status, iso_utc(one.created_at)[:19], one.arn)
-    return table
-
-
 async def _register(
     control: ControlServices, stream_arn: str, name: str
 ) -> tuple[StreamConsumer, bool]:
-    """Return the consumer of this name, and whether it has just been registered.
-
-    Raises:
-        LimitExceededError: the stream takes no further consumer; names those that it has.
-    """
+    """Return the consumer of this name, and whether it has just been registered."""
     # Without files nothing is recorded, so no reader removes what a person registered.
     lease = ConsumerLease(None, None, control.clock)
     registration = ConsumerRegistration(stream_arn, name, control.registration, control, lease)
@@ -272,14 +247,8 @@ async def _register(
 async def _wait_until_active(
     control: ControlServices, stream_arn: str, name: str
 ) -> StreamConsumer:
-    """Return the consumer once it is ACTIVE.
-
-    Raises:
-        ClickException: there is none, it is being removed, or it took longer than configured.
-    """
-    timeout_seconds = control.registration.register_timeout_seconds
-    clock, attempt = control.clock, 0
-    began_at = clock.monotonic()
+    timeout_seconds, clock = control.registration.register_timeout_seconds, control.clock
+    began_at, attempt = clock.monotonic(), 0
     while True:
         consumer = await find_consumer(stream_arn, name, control.registration, control)
         if consumer is None:
@@ -310,7 +279,7 @@ def _refuse_deleting(consumer: StreamConsumer, stream_arn: str) -> None:
 
 
 async def _deregister(properties: Properties, found: _Found) -> bool:
-    """Remove exactly these, and wait until they are DELETING or gone; return whether all are."""
+    """Remove exactly these, and wait; return whether all are DELETING or gone."""
     gone = []
     async with open_control(properties) as control:
         for stream_name, consumer in found:

@@ -10,7 +10,6 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
-from attrs import define, field
 
 from kinesis_publishers.cli.shared.commands import LOCAL_PORT, STREAM_NAME, CleanCommand
 
@@ -71,25 +70,33 @@ def local(
     """
     if ca_file is not None and not tls:
         raise click.UsageError("--ca-file needs an https server: add --tls.")
-    announce = _Announcement(stream, shards)
+    is_listening = False
+
+    def announce(server: LocalKinesis) -> None:
+        nonlocal is_listening
+        is_listening = True
+        server.create_stream(stream, shards)
+        # To the letter, not through rich, which would wrap lines that are meant to be pasted.
+        click.echo(f"# Kinesis at {server.endpoint_url}, stream {stream!r} with {shards} shards.")
+        if server.ca_bundle is not None:
+            click.echo(f"# Clients must trust the CA certificate in {server.ca_bundle}")
+        click.echo("# Ctrl-C stops it. Properties that read the stream from its beginning:\n")
+        properties = server.properties(stream) | {"kinesis.stream.initpos": "TRIM_HORIZON"}
+        for key, value in properties.items():
+            click.echo(f"{key}={value}")
+
     try:
         # With --tls, starting the server needs modules that importing it does not.
         from kinesis_publishers.testing.local_kinesis import Limits, run_server
 
+        kind = Limits.aws() if limits == "aws" else Limits.off()
         with _ended_by_sigterm_too():
-            run_server(
-                host,
-                port,
-                Limits.aws() if limits == "aws" else Limits.off(),
-                announce,
-                tls=tls,
-                ca_file=ca_file,
-            )
+            run_server(host, port, kind, announce, tls=tls, ca_file=ca_file)
     except ModuleNotFoundError as error:
         raise click.ClickException(error.msg) from error
     except OSError as error:
-        # Once it listens, it is the output that cannot be written.
-        if announce.is_listening:
+        # Once the server listens, it is the output that cannot be written.
+        if is_listening:
             raise
         raise click.ClickException(_describe(error, host, port)) from error
 
@@ -110,28 +117,6 @@ def _ended_by_sigterm_too() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@define
-class _Announcement:
-    """Creates the stream once the server listens, and prints the properties that read it."""
-
-    stream: str
-    shards: int
-    is_listening: bool = field(default=False, init=False)
-
-    def __call__(self, server: LocalKinesis) -> None:
-        self.is_listening = True
-        stream, shards = self.stream, self.shards
-        server.create_stream(stream, shards)
-        # To the letter, not through rich, which would wrap lines that are meant to be pasted.
-        click.echo(f"# Kinesis at {server.endpoint_url}, stream {stream!r} with {shards} shards.")
-        if server.ca_bundle is not None:
-            click.echo(f"# Clients must trust the CA certificate in {server.ca_bundle}")
-        click.echo("# Ctrl-C stops it. Properties that read the stream from its beginning:\n")
-        properties = server.properties(stream) | {"kinesis.stream.initpos": "TRIM_HORIZON"}
-        for key, value in properties.items():
-            click.echo(f"{key}={value}")
 
 
 def _describe(error: OSError, host: str, port: int) -> str:

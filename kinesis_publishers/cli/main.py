@@ -30,19 +30,20 @@ _OWN: Final = {
     ),
     "tail": "Read streams and show what arrives, until Ctrl-C.",
 }
-# Where a command has not the name of its module, or of its function.
-_MODULES: Final = {"create": "streams", "describe": "streams", "list": "streams"}
-_FUNCTIONS: Final = {"list": "list_streams"}
+# The module and the function of a command, where they do not have its name.
+_PLACES: Final = {
+    "create": ("streams", "create"),
+    "describe": ("streams", "describe"),
+    "list": ("streams", "list_streams"),
+    "put": ("put.command", "put"),
+    "tail": ("tail.command", "tail"),
+}
 
 
 class LazyGroup(SuggestingGroup):
-    """Has our commands and those of :data:`COMMANDS_GROUP`; loads them when they are used.
-
-    The framework never imports pyspark; a command that needs it belongs to another package.
-    """
+    """Has our commands and those of :data:`COMMANDS_GROUP`; loads them when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, in alphabetical order."""
         return sorted({*_OWN, *_announced()})
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -55,8 +56,9 @@ class LazyGroup(SuggestingGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; one that cannot be loaded says why as soon as it is run."""
         if cmd_name in _OWN:
-            module = import_module(f"kinesis_publishers.cli.{_MODULES.get(cmd_name, cmd_name)}")
-            own: click.Command = getattr(module, _FUNCTIONS.get(cmd_name, cmd_name))
+            module, function = _PLACES.get(cmd_name, (cmd_name, cmd_name))
+            own: click.Command
+            own = getattr(import_module(f"kinesis_publishers.cli.{module}"), function)
             return own
         point = _announced().get(cmd_name)
         return _loaded(point) if point else None
@@ -78,11 +80,15 @@ def _loaded(point: EntryPoint) -> click.Command:
 
 def _unavailable(point: EntryPoint, error: ImportError) -> click.Command:
     missing = (error.name or str(error)).partition(".")[0]
+    needed = f"the package that has {point.module}"
+    if point.dist is not None:
+        extras = point.dist.metadata.get_all("Provides-Extra") or ()
+        needed = f"'{point.dist.name}{f'[{point.name}]' if point.name in extras else ''}'"
 
     def fail() -> NoReturn:
         raise click.ClickException(
             f"{point.name!r} needs {missing!r}, which cannot be imported ({error}).\n"
-            f"Install it with: pip install {_requirement(point)}"
+            f"Install it with: pip install {needed}"
         ) from error
 
     return click.Command(
@@ -95,14 +101,6 @@ def _unavailable(point: EntryPoint, error: ImportError) -> click.Command:
     )
 
 
-def _requirement(point: EntryPoint) -> str:
-    if point.dist is None:
-        return f"the package that has {point.module}"
-    extras = point.dist.metadata.get_all("Provides-Extra") or ()
-    extra = f"[{point.name}]" if point.name in extras else ""
-    return f"'{point.dist.name}{extra}'"
-
-
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="kinesis-publishers")
 def main() -> None:
@@ -110,7 +108,7 @@ def main() -> None:
 
 
 def run() -> None:
-    """Run as a process: log to standard error, too."""
+    """Run as a process, which logs to standard error."""
     set_up_logging()
     main()
 

@@ -57,10 +57,9 @@ async def _list_shards(properties: Properties) -> dict[str, tuple[Shard, ...]]:
 
 
 def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:
-    """Return the lineage of ``shards``, which are all that the stream still lists.
+    """Return the lineage of all ``shards`` that the stream lists.
 
-    A shard is placed below its parent. A merged shard is placed below its first parent and names
-    the other one.
+    A shard stands below its parent. A merged shard stands below the first one and names the other.
     """
     by_id = {shard.shard_id: shard for shard in shards}
     children: defaultdict[str | None, list[Shard]] = defaultdict(list)
@@ -80,7 +79,6 @@ def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:
 
 
 def shard_fields(shard: Shard) -> dict[str, Any]:
-    """Return the JSON fields of ``shard``."""
     return {
         "stream_name": shard.stream_name,
         "stream_arn": shard.stream_arn,

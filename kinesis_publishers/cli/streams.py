@@ -17,13 +17,7 @@ from kinesis_publishers.cli.shared.connection import (
     region_options,
     stream_argument,
 )
-from kinesis_publishers.cli.shared.console import (
-    add_row,
-    new_table,
-    print_json_lines,
-    print_rich,
-    say,
-)
+from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import counted, format_bytes, iso_utc, printable
 from kinesis_publishers.config import DiscoveryConfig, Properties, StreamsConfig
@@ -47,12 +41,10 @@ def list_streams(as_json: bool, connection: Connection) -> None:
     found = run_until_signal(lambda: _list(properties))
     if as_json:
         print_json_lines(found)
-        return
-    table = new_table("Stream", "Status", "Mode", "Created", no_wrap=True)
-    for one in found:
-        add_row(table, *(str(one[name]) for name in ("name", "status", "mode", "created_at")))
-    if found:
-        print_rich(table)
+    elif found:
+        names = ("name", "status", "mode", "created_at")
+        rows = ([str(one[name]) for name in names] for one in found)
+        print_rich(new_table("Stream", "Status", "Mode", "Created", rows=rows, no_wrap=True))
     else:
         say("There are no streams here: kinesis-publishers create NAME makes one.")
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from kinesis_publishers.cli.shared.commands import CleanCommand
 from kinesis_publishers.cli.shared.console import say
 
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
 KINDS: Final = {
     "plain": "a consumer in Python",
     "spark": "a job of Spark Structured Streaming",
     "publisher": "a record publisher of your own, with the tests that every publisher passes",
 }
-# Of the templates, so that no tool takes them for modules of this package.
+# So that no tool takes the templates for modules of this package.
 _SUFFIX: Final = ".txt"
 
 
@@ -42,8 +39,11 @@ def init(folder: Path, kind: str) -> None:
       kinesis-publishers init orders
       kinesis-publishers init orders-job --kind spark
     """
-    templates = files(__package__).joinpath(kind)
-    made = {folder / one.name.removesuffix(_SUFFIX): one for one in _templates(templates)}
+    made = {
+        folder / one.name.removesuffix(_SUFFIX): one
+        for one in files(__package__).joinpath(kind).iterdir()
+        if one.name.endswith(_SUFFIX)
+    }
     existing = sorted(path.name for path in made if path.exists())
     if existing:
         raise click.UsageError(
@@ -54,7 +54,3 @@ def init(folder: Path, kind: str) -> None:
         path.write_bytes(template.read_bytes())
         click.echo(path)
     say(f"Go on with {folder / 'README.md'}.")
-
-
-def _templates(folder: Traversable) -> list[Traversable]:
-    return [one for one in folder.iterdir() if one.name.endswith(_SUFFIX)]

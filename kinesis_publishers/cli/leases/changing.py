@@ -159,7 +159,6 @@ def _check_selection(shards: Collection[str], is_all: bool) -> None:
 
 
 def _chosen(rows: Rows, names: Collection[str]) -> dict[ShardKey, StoredCheckpoint]:
-    """Return the rows of the shards with these ``names``, or all."""
     found = shards_of(rows)
     ids = [key.shard_id for key in found]
     for name in names:
@@ -176,9 +175,9 @@ def reset_targets(
 ) -> dict[ShardKey, ShardProgress]:
     """Return where shards are read when ``selected`` are read from ``position``.
 
-    Where a shard that has ended is read again, its descendants are read again after it, from their
-    beginnings: otherwise its records would come after those that follow them. At the tip there is
-    nothing of it to read, and its descendants stay where they are.
+    If a shard that has ended is read again, its descendants are read again after it, from their
+    beginnings: otherwise its records would come after later ones. At the tip nothing of it is read,
+    and its descendants stay where they are.
     """
     again = [key for key, row in selected.items() if row.checkpoint.progress.is_ended]
     later = descendants(again, listed) if position.type is not PositionType.LATEST else ()
@@ -188,13 +187,13 @@ def reset_targets(
 
 def changes(rows: Rows, targets: Targets) -> dict[ShardKey, Checkpoint]:
     """Return what to write over ``rows``, as far as it changes them."""
-    # One that has an owner changes in any case: that one may have read further than it has stored.
+    # A row with an owner changes in any case: the owner may have read further than it has stored.
     new = {
         key: one
         for key, row in rows.items()
         if key in targets and (one := _freed(row.checkpoint, targets[key])) != row.checkpoint
     }
-    # As their owner: a single reader of the streams is refused, and the next one begins at once.
+    # As the owner would: a single reader of the streams is refused, the next one begins at once.
     marks = [mark.checkpoint for mark in single_readers(rows, new)]
     return new | {mark.shard: evolve(mark, progress=FOUND_LATER.ended()) for mark in marks}
 
@@ -209,7 +208,7 @@ def _freed(checkpoint: Checkpoint, progress: ShardProgress | None) -> Checkpoint
 def _agreed_changes(
     rows: Rows, targets: Targets, question: str, *, yes: bool
 ) -> dict[ShardKey, Checkpoint]:
-    """Return the shards that change, which are shown and agreed to."""
+    """Show the shards that change, ask, and return them."""
     new = shards_of(changes(rows, targets))
     if not new:
         say("Nothing would change: nothing to do.")
@@ -223,10 +222,7 @@ def _agreed_changes(
 async def _rewrite(
     properties: Properties, targets: Targets, unread: Collection[ShardKey] = ()
 ) -> None:
-    """Change the rows, unless a worker reads one of ``unread``.
-
-    What another process has changed in between is read, and changed, again.
-    """
+    """Change the rows, unless a worker reads one of ``unread``; repeat after a stale version."""
     async with open_store(properties) as store:
         for tries_left in reversed(range(_MOST_TRIES)):
             rows = await settled_rows(store, properties, unread)
@@ -242,5 +238,5 @@ async def _rewrite(
             except StaleCheckpointError as refused:
                 if not tries_left:
                     raise
-                # Not once more: a worker may have them by then.
+                # What is written stays: a worker may have it by then.
                 targets = {key: one for key, one in targets.items() if key not in refused.written}

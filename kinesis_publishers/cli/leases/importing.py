@@ -1,7 +1,4 @@
-"""The command ``leases import``: begins where another program has stopped, or as in a backup.
-
-Nothing is written where they are.
-"""
+"""The command ``leases import``: begins where another program has stopped, or as in a backup."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from kinesis_publishers.cli.leases.rows import (
     shards_of,
 )
 from kinesis_publishers.cli.shared.commands import CleanCommand, read_file
-from kinesis_publishers.cli.shared.console import add_row, new_table, print_rich, say
+from kinesis_publishers.cli.shared.console import new_table, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
@@ -51,12 +48,12 @@ from kinesis_publishers.model import (
     StreamIdentity,
 )
 
-# Where something stands about a shard, and that as `leases list --json` prints it.
+# Where a row was found, and its fields as `leases list --json` prints them.
 _Found: TypeAlias = tuple[str, Mapping[str, Any]]
 _Reader: TypeAlias = Callable[[Sequence[StreamIdentity]], Awaitable[Sequence[_Found]]]
 
 
-# Of each program: the partition key, and what it is for a stream; the sort key, which is the id of
+# Of each program: the partition key, and its values for a stream; the sort key, which is the id of
 # the shard; and the attribute of the last processed record, missing before the first one.
 _NUMBER_TABLES: Final = {
     # As its configuration names the stream.
@@ -194,11 +191,11 @@ async def _import(
         say(f"Warning: left out, for no row is about these streams: {', '.join(missing)}.")
     shards = [one for stream in streams if stream.arn in arns for one in found[stream]]
     taken = named | starting_progress(shards, named, None)
-    table = new_table("Shard", "Position", "Without a row", no_wrap=True)
+    rows = []
     for key, progress in sorted(taken.items(), key=lambda one: str(one[0])):
         reason = "its descendants were read" if progress.is_ended else "from its beginning"
-        add_row(table, str(key), describe_progress(progress), "" if key in named else reason)
-    print_rich(table)
+        rows.append((str(key), describe_progress(progress), "" if key in named else reason))
+    print_rich(new_table("Shard", "Position", "Without a row", rows=rows, no_wrap=True))
     if is_dry_run:
         say("Nothing was changed.")
         return
@@ -221,9 +218,9 @@ def _batches(
     streams: Sequence[StreamIdentity],
     properties: Properties,
 ) -> Iterator[list[Checkpoint]]:
-    """Yield the rows to write: parents first, and last of all that their streams have begun.
+    """Yield the rows to write: parents first, and at last the marks that the streams have begun.
 
-    If this is interrupted, the streams have not begun, and nothing is taken for read.
+    If this is interrupted, the streams have not begun, and nothing counts as read.
     """
     created_at = {one.arn: one.created_at for one in streams}
     has_leases = LeaseConfig.from_properties(properties).is_enabled
@@ -238,7 +235,7 @@ def _batches(
 def _place_in(
     where: str, fields: Mapping[str, Any], streams: Sequence[StreamIdentity]
 ) -> tuple[ShardKey, ShardProgress]:
-    """Return what ``fields`` say; the stream is left open if it is none of ``streams``."""
+    """Return what ``fields`` say; the ARN is empty if the stream is none of ``streams``."""
     given = {name: value for name, value in fields.items() if value is not None}
     if "sequence_number" in given:
         is_inside = "sub_sequence_number" in given

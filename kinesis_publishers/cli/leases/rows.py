@@ -73,10 +73,7 @@ _PERIOD_SECONDS: Final = 1.0
 
 
 def lease_options(command: Callable[..., _T]) -> Callable[..., _T]:
-    """Give ``command`` the common options, which it takes as ``properties``.
-
-    The lowest of the decorators, as :func:`connection_options`.
-    """
+    """Give ``command`` the common options as ``properties``; see :func:`connection_options`."""
     application = CheckpointConfig.application.full_key
 
     @click.option("--application", metavar="NAME", help=f"The application, as {application}.")
@@ -107,10 +104,10 @@ def lease_options(command: Callable[..., _T]) -> Callable[..., _T]:
 async def open_store(
     properties: Properties, *, creates: bool = False
 ) -> AsyncIterator[CheckpointStore]:
-    """Open the store; only if this ``creates`` a table it may be missing."""
+    """Open the store; unless this ``creates`` a table, it must exist."""
     created_by = _CREATES.get(properties.get(CheckpointConfig.store))
     if created_by and not creates:
-        # What a new table is like must not be said either.
+        # The options of a new table must not be set then.
         of_new_tables = dict.fromkeys({*DynamoDbCheckpointConfig.options()} - _PLACES)
         properties = properties.with_values({**of_new_tables, created_by: False})
     async with open_checkpoint_store(properties, clock=SystemClock()) as store:
@@ -130,7 +127,7 @@ async def listed_shards(control: ControlServices) -> dict[StreamIdentity, tuple[
 async def load_rows(
     store: CheckpointStore, properties: Properties
 ) -> dict[ShardKey, StoredCheckpoint]:
-    """Return the rows of the streams that the properties name, those of whole streams included."""
+    """Return the rows of the streams that the properties name, with those of whole streams."""
     streams = {one.name: one.arn for one in StreamsConfig.from_properties(properties).streams}
     found = await store.load()
     return {
@@ -141,7 +138,6 @@ async def load_rows(
 
 
 async def load_shards(properties: Properties) -> dict[ShardKey, StoredCheckpoint]:
-    """Return the rows of the shards of these streams."""
     async with open_store(properties) as store:
         return shards_of(await load_rows(store, properties))
 
@@ -167,13 +163,10 @@ def single_readers(rows: Rows, keys: Iterable[ShardKey]) -> list[StoredCheckpoin
 async def settled_rows(
     store: CheckpointStore, properties: Properties, keys: Collection[ShardKey]
 ) -> Rows:
-    """Return the rows once no worker reads ``keys``.
+    """Return the rows; raises ``ClickException`` if a worker reads one of ``keys``, or may do so.
 
-    A worker that is alive renews its leases within the failover time, which is waited for; no clock
-    of another machine is asked.
-
-    Raises:
-        ClickException: a worker reads one of them, or may do so.
+    A live worker renews its leases within the failover time: this waits for it, and asks no clock
+    of another machine.
     """
     rows = await load_rows(store, properties)
     before = {key: rows[key].version for key in keys if key in rows}
@@ -263,7 +256,7 @@ def row_fields(row: StoredCheckpoint) -> dict[str, object]:
 
 
 def describe_progress(progress: ShardProgress) -> str:
-    """Return a position in words: the last processed record, unless it says something else."""
+    """Return the last processed record, or the words for another position."""
     if progress.is_ended:
         return "SHARD_END"
     position = progress.position
@@ -274,7 +267,7 @@ def describe_progress(progress: ShardProgress) -> str:
 def row_table(
     rows: Rows, now: datetime, new: Mapping[ShardKey, Checkpoint] = MappingProxyType({})
 ) -> Table:
-    """Return a table of rows; if one of ``new`` has another position, with the new positions."""
+    """Return a table of rows, with the new positions if one of ``new`` has another position."""
     moves = any(one.progress != rows[key].checkpoint.progress for key, one in new.items())
     headings = ("Shard", "Owner", "Behind", "Bytes/s", "Parents", "Version", "Position")
     table = new_table(*headings, *(["New position"] if moves else []), no_wrap=True)
@@ -330,10 +323,11 @@ def _drawn(rows: Rows, now: datetime) -> RenderableType:
         holder = lease.holder or "-"
         shards[holder] += 1
         rates[holder] += lease.bytes_per_second or 0
-    workers = new_table("Worker", "Shards", "Bytes/s", no_wrap=True)
-    for worker, count in sorted(shards.items()):
-        add_row(workers, worker, str(count), format_bytes(rates[worker]))
-    ended = len(rows) - len(running)
-    return Group(
-        workers, row_table(running, now), *([f"and {ended} that have ended"] if ended else [])
+    rows_of_workers = (
+        (worker, str(count), format_bytes(rates[worker]))
+        for worker, count in sorted(shards.items())
     )
+    workers = new_table("Worker", "Shards", "Bytes/s", rows=rows_of_workers, no_wrap=True)
+    ended = len(rows) - len(running)
+    more = [f"and {ended} that have ended"] if ended else []
+    return Group(workers, row_table(running, now), *more)

@@ -28,8 +28,8 @@ from kinesis_publishers.model.shards import parse_hash_key
 from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY
 from kinesis_publishers.producing import KinesisProducer, PutResult
 
-# Defaults of this command. One call at a time: a refused record is written before the records of
-# the next call. And a person does not wait for minutes while the service throttles.
+# Defaults of this command. One call at a time: a refused record is written before those of the next
+# call. And a person does not wait for minutes while the service throttles.
 _DEFAULTS: Final[Mapping[Option[Any], str | int]] = {
     ProducerConfig.max_in_flight: 1,
     ProducerConfig.ttl_seconds: "30s",
@@ -149,10 +149,10 @@ def put(
         source = Rows(file, kind, data_column, key_column)
     properties = connection.properties_without_reading()
     stream = only_stream(properties)
-    defaults = {key: one for key, one in _DEFAULTS.items() if not properties.is_given(key)}
-    properties = properties.with_values(defaults)
+    values = {key: one for key, one in _DEFAULTS.items() if not properties.is_given(key)}
     if aggregate:
-        properties = properties.with_values({ProducerConfig.aggregates: True})
+        values[ProducerConfig.aggregates] = True
+    properties = properties.with_values(values)
     if as_json:
         output_bytes()  # Fails before anything is written if there is no output.
     report = _print_json if as_json else _print_line
@@ -194,11 +194,8 @@ def _progress(writing: Writing, source: Input, file: str | None, is_quiet: bool)
         task = bar.add_task("", total=size_of(file))
 
         def draw() -> None:
-            bar.update(
-                task,
-                completed=source.read_bytes,
-                description=f"{counted(writing.written, 'record')} written",
-            )
+            text = f"{counted(writing.written, 'record')} written"
+            bar.update(task, completed=source.read_bytes, description=text)
 
         writing.on_progress = draw
         yield
@@ -207,8 +204,7 @@ def _progress(writing: Writing, source: Input, file: str | None, is_quiet: bool)
 def _until_output_fails(report: OnWritten) -> OnWritten:
     """Return ``report`` as a function that does nothing after the output has failed.
 
-    Records are still written. A reader that closes the output does so on purpose; any other
-    failure is reported once.
+    A reader that closes the output does so on purpose; any other failure is reported once.
     """
     is_open = True
 
@@ -237,13 +233,10 @@ def _print_line(_number: int, key: str | None, result: PutResult) -> None:
 
 
 def _print_json(number: int, key: str | None, result: PutResult) -> None:
-    print_json_lines(
-        [
-            {
-                "number": number,
-                "shard_id": result.shard_id,
-                "sequence_number": result.sequence_number,
-                "partition_key": key,
-            }
-        ]
-    )
+    fields = {
+        "number": number,
+        "shard_id": result.shard_id,
+        "sequence_number": result.sequence_number,
+        "partition_key": key,
+    }
+    print_json_lines([fields])

@@ -30,8 +30,6 @@ _ROWS: Final = 500
 
 
 class Format(Enum):
-    """The format of a file."""
-
     LINES = "lines"
     CSV = "csv"
     PARQUET = "parquet"
@@ -44,26 +42,20 @@ class Format(Enum):
 
 
 class Input(Protocol):
-    """Yields records.
-
-    Attributes:
-        read_bytes: how much of the file has been read.
-    """
+    """Yields records, and counts the bytes of the file that it has read."""
 
     read_bytes: int
 
     def groups(self) -> AsyncIterator[Sequence[Entry]]:
-        """Yield the records in groups; a group has what is available at once.
+        """Yield the records that are available at once, as groups.
 
         Raises:
-            ClickException: they cannot be read; what was yielded can be put.
+            ClickException: the rest cannot be read; the records before can be put.
         """
 
 
 @define(eq=False)
 class Texts:
-    """Records from the command line."""
-
     _texts: Sequence[str]
     read_bytes: int = 0
 
@@ -74,17 +66,14 @@ class Texts:
 
 @define
 class LineSplitter:
-    """Splits bytes into lines as they come; with ``is_whole``, everything is one record.
-
-    A line ends with LF or CRLF.
-    """
+    """Splits bytes into lines, ended by LF or CRLF; with ``is_whole``, all are one record."""
 
     _is_whole: bool = field(default=False, kw_only=True)
     _rest: bytearray = field(factory=bytearray, init=False)
 
     @property
     def is_too_long(self) -> bool:
-        """Whether what has no end yet is more than a stream takes."""
+        """Whether the unfinished line is longer than any stream takes."""
         return len(self._rest) > MAX_RECORD_BYTES
 
     def split(self, block: bytes) -> list[bytes]:
@@ -97,7 +86,7 @@ class LineSplitter:
         return [line.removesuffix(b"\r") for line in complete]
 
     def end(self) -> list[bytes]:
-        """Return the last record: all of a whole, or a line that no line feed has ended."""
+        """Return the last record: the whole, or a line without a line feed."""
         rest = bytes(self._rest)
         self._rest.clear()
         return [rest] if rest or self._is_whole else []
@@ -125,7 +114,7 @@ class Lines:
 
 @define(eq=False)
 class Rows:
-    """The rows of a table: each becomes a JSON object, or the value of one column.
+    """The rows of a table, each as a JSON object, or the value of one column.
 
     A pipe is read to its end first.
     """
@@ -214,8 +203,9 @@ class Rows:
         for column in (self._data_column, self._key_column):
             if column is not None and column not in names:
                 known = ", ".join(map(repr, names))
-                message = f"{self._name} has no column {column!r}; its columns are {known}."
-                raise click.UsageError(message)
+                raise click.UsageError(
+                    f"{self._name} has no column {column!r}; its columns are {known}."
+                )
 
     def _entry_of(self, row: Mapping[str, Any], number: int) -> Entry:
         key = None
@@ -255,7 +245,7 @@ def _json_value(value: object) -> str:
 
 
 def size_of(file: str) -> int | None:
-    """Return the size of a file in bytes; ``None`` if it is none, as a pipe."""
+    """Return the size of a file in bytes; ``None`` of a pipe."""
     status = os.stat(file) if file != "-" else None
     return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 

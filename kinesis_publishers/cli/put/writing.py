@@ -29,16 +29,10 @@ OnWritten: TypeAlias = Callable[[int, str | None, PutResult], None]
 
 @define(kw_only=True, eq=False)
 class Writing:
-    """Puts the records of an input, and closes the producer.
+    """Puts the records of an input, at most ``rate`` per second, and closes the producer.
 
-    Args:
-        partition_key, explicit_hash_key: the keys of records without a partition key of their own.
-        rate: the maximum number of records per second.
-        on_written: called with each written record, in order.
-
-    Attributes:
-        written: the number of written records.
-        on_progress: called after each change of that number.
+    The keys are those of records without a partition key of their own. ``on_written`` is called
+    with each written record, in order; ``on_progress`` after each change of ``written``.
     """
 
     _producer: KinesisProducer
@@ -62,11 +56,7 @@ class Writing:
     _has_failed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
-        """Put everything, and return when it is written; stop putting after a failure.
-
-        Raises:
-            ClickException: the input cannot be read further, or a record was not written.
-        """
+        """Put everything, and return when it is written; stop after a failure, and raise it."""
         reading = asyncio.create_task(self._read())
         failing = asyncio.create_task(self._has_failed.wait())
         try:
@@ -93,7 +83,7 @@ class Writing:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        # What it says is in the futures.
+        # The futures have the errors.
         with suppress(RecordsNotWrittenError):
             await self._producer.close(timeout_seconds=timeout_seconds)
         self._report()
@@ -108,17 +98,14 @@ class Writing:
 
     async def _read(self) -> None:
         async for group in self._input.groups():
-            most = len(group) if self._rate is None else max(1, int(self._rate * _PORTION_SECONDS))
-            for start in range(0, len(group), most or 1):
+            most = max(1, len(group) if self._rate is None else int(self._rate * _PORTION_SECONDS))
+            for start in range(0, len(group), most):
                 portion = group[start : start + most]
-                await self._wait_for_turn(len(portion))
+                if self._rate is not None:
+                    now = self._clock.monotonic()
+                    await self._clock.sleep(max(0.0, self._next_at - now))
+                    self._next_at = max(self._next_at, now) + len(portion) / self._rate
                 await self._put_portion(portion)
-
-    async def _wait_for_turn(self, count: int) -> None:
-        if self._rate is not None:
-            now = self._clock.monotonic()
-            await self._clock.sleep(max(0.0, self._next_at - now))
-            self._next_at = max(self._next_at, now) + count / self._rate
 
     async def _put_portion(self, portion: Sequence[Entry]) -> None:
         checker = self._producer.checker

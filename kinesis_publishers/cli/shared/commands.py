@@ -34,23 +34,19 @@ def _note_debug(context: click.Context, _: click.Parameter, is_debug: bool) -> N
 class CleanCommand(click.Command):
     """A command that reports an error as one message, and ends silently on Ctrl-C.
 
-    This holds for errors of the framework and of the system; others are bugs. If the reader of
-    the output has gone, as with ``| head -1``, click ends silently.
-
-    The exit code is 1 after an error, 2 after wrong usage, and 128 plus the number of the signal
-    after an interruption.
+    Errors of neither the framework nor the system are bugs. If the reader of the output has gone,
+    as with ``| head -1``, click ends silently. The exit code is 1 after an error, 2 after wrong
+    usage, and 128 plus the number of the signal after an interruption.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        debug = click.Option(
-            ["--debug"],
-            is_flag=True,
-            expose_value=False,
-            callback=_note_debug,
-            help="Show the traceback of an error, and the whole log.",
+        text = "Show the traceback of an error, and the whole log."
+        self.params.append(
+            click.Option(
+                ["--debug"], is_flag=True, expose_value=False, callback=_note_debug, help=text
+            )
         )
-        self.params.append(debug)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -75,7 +71,7 @@ class CleanCommand(click.Command):
 
 
 def _in_words_of(ctx: click.Context, error: KinesisPublishersError) -> str:
-    """Return the message of ``error``, with option names in place of the keys they set."""
+    """Return the message of ``error``, with names of options in place of the keys that they set."""
     single = isinstance(error, ConfigErrors) and len(error.problems) == 1
     text = str(error.problems[0] if single else error)  # type: ignore[attr-defined]
     own = {option.name: option.opts[-1] for option in ctx.command.params}
@@ -112,10 +108,6 @@ def _describe(error: OSError) -> str:
 
 
 def _drop_lost_output() -> None:
-    """Drop the rest of the output if it cannot be written.
-
-    It would be an error again when the interpreter ends.
-    """
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -124,13 +116,11 @@ def _drop_lost_output() -> None:
 
 
 class CleanGroup(SuggestingGroup):
-    """A group of such commands."""
-
     command_class = CleanCommand
 
 
 def read_file(path: str | Path) -> bytes:
-    """Return the content of a file, or of standard input for ``-``; raises ``UsageError``."""
+    """Return the content of a file, or of standard input for ``-``."""
     if path == "-":
         if sys.stdin is None:
             raise click.UsageError("Standard input is closed: name a file.")
@@ -145,11 +135,7 @@ yes_option: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask."
 
 
 def confirm(question: str, *, refusal: str) -> None:
-    """Ask on the terminal; Ctrl-C is left to the command.
-
-    Raises:
-        ClickException: the answer is not yes; ``refusal`` says what was not done.
-    """
+    """Ask on the terminal; an answer other than yes is an error, which says the ``refusal``."""
     click.echo(f"{question} [y/N]: ", nl=False, err=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise click.ClickException(f"Not confirmed: {refusal}. In scripts, use --yes.")
@@ -170,7 +156,6 @@ class Checked(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """Return the value; fails if it is not accepted."""
         try:
             return self._check(value)
         except (ValueError, OverflowError):

@@ -53,12 +53,9 @@ LOCAL: Final = MappingProxyType(
 
 @frozen(kw_only=True)
 class Connection:
-    """The command line's options about where to connect and what to read.
+    """The values of the options about where to connect and what to read."""
 
-    The fields are the values of the options; ``config`` has the properties of the file.
-    """
-
-    # Read once: it may be a pipe. It may have secrets.
+    # The properties of the file, which is read once: it may be a pipe. They may have secrets.
     config: Sequence[tuple[str, str]] = field(default=(), repr=False)
     pairs: tuple[tuple[str, str], ...] = ()
     streams: tuple[str, ...] = ()
@@ -73,14 +70,11 @@ class Connection:
         *,
         complete: bool = True,
     ) -> Properties:
-        """Return everything as properties; the last source takes precedence.
+        """Return everything as properties; raises ``ConfigErrors``.
 
-        The order is: the file, ``--local``, the single properties, the options of their own,
-        ``more``, where ``None`` leaves an option out. ``complete=False`` is for a command that
-        needs no stream.
-
-        Raises:
-            ConfigErrors: lists everything that is wrong.
+        The last source takes precedence: the file, ``--local``, the single properties, the other
+        options, ``more``, where ``None`` leaves an option out. ``complete=False`` is for a command
+        that needs no stream.
         """
         own = {
             StreamsConfig.names.full_key: ",".join(self.streams),
@@ -101,20 +95,13 @@ class Connection:
     def properties_without_reading(
         self, more: Mapping[str, str | None] = MappingProxyType({})
     ) -> Properties:
-        """Return :meth:`properties` for a command that reads no records.
-
-        Options that only reading needs may be missing, such as the ARN of a consumer.
-        """
+        """Return :meth:`properties`, which may lack what only reading needs, such as ARNs."""
         publisher = SourceConfig.record_publisher
         return self.properties({publisher.full_key: publisher.default, **more})
 
 
 def only_stream(properties: Properties) -> str:
-    """Return the name or the ARN of the stream, of which there must be one.
-
-    Raises:
-        UsageError: there are several.
-    """
+    """Return the name or the ARN of the one stream; several are wrong usage."""
     streams = StreamsConfig.from_properties(properties).streams
     if len(streams) > 1:
         names = ", ".join(stream.name for stream in streams)
@@ -184,33 +171,30 @@ stream_argument = click.argument("named", nargs=-1, metavar="[STREAM]...")
 """Names streams as ``--stream`` does; above :func:`connection_options`."""
 
 
-def connection_options(command: Callable[..., _T]) -> Callable[..., _T]:
+def connection_options(
+    command: Callable[..., _T], *, options: Sequence[Callable[..., Any]] = _OPTIONS
+) -> Callable[..., _T]:
     """Give ``command`` the common options, which it takes as one value named ``connection``.
 
-    The lowest of the decorators, so that the help shows them after the command's own. Those with
-    which no stream can be named are :func:`region_options`.
+    The lowest of the decorators, so that the help shows them after the command's own.
     """
-    return _with_options(command, _OPTIONS)
 
-
-def region_options(command: Callable[..., _T]) -> Callable[..., _T]:
-    """Give ``command`` the common options but ``--stream``; see :func:`connection_options`."""
-    return _with_options(command, tuple(one for one in _OPTIONS if one is not _STREAM))
-
-
-def _with_options(
-    command: Callable[..., _T], connecting: Sequence[Callable[..., Any]]
-) -> Callable[..., _T]:
     @functools.wraps(command)
-    def with_connection(*args: Any, **options: Any) -> _T:
-        options["streams"] = (*options.pop("named", ()), *options.get("streams", ()))
-        names = fields_dict(Connection).keys() & options.keys()
-        given = {name: options.pop(name) for name in names}
+    def with_connection(*args: Any, **values: Any) -> _T:
+        values["streams"] = (*values.pop("named", ()), *values.get("streams", ()))
+        names = fields_dict(Connection).keys() & values.keys()
+        given = {name: values.pop(name) for name in names}
         path = given["config"]
         given["config"] = pairs_in(read_file(path), name=str(path)) if path else ()
-        return command(*args, connection=Connection(**given), **options)
+        return command(*args, connection=Connection(**given), **values)
 
     decorated: Callable[..., _T] = with_connection
-    for option in reversed(connecting):
+    for option in reversed(options):
         decorated = option(decorated)
     return decorated
+
+
+region_options: Final = functools.partial(
+    connection_options, options=[one for one in _OPTIONS if one is not _STREAM]
+)
+"""As :func:`connection_options`, without ``--stream``."""

@@ -41,28 +41,27 @@ def output_bytes() -> BinaryIO:
 
 
 def discard_output() -> None:
-    """Discard all further output, after its reader has gone.
-
-    What is buffered would otherwise be an error when the interpreter ends.
-    """
+    """Discard further output, and what is buffered: it would be an error at the end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
-def new_table(*headings: str, **column: Any) -> Table:
-    """Return a table with a line below its headings; ``column`` is for each column."""
+def new_table(*headings: str, rows: Iterable[Iterable[str]] = (), **column: Any) -> Table:
+    """Return a table of ``rows`` with a line below its headings; ``column`` is for each column."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
         table.add_column(heading, **column)
+    for row in rows:
+        add_row(table, *row)
     return table
 
 
 def add_row(table: Table, *cells: str | Text, style: str = "") -> None:
-    """Add a row of literal texts: no control character reaches the terminal, and none is markup."""
+    """Add a row of literal texts: none is markup, and no control character reaches the terminal."""
     from rich.text import Text
 
     from kinesis_publishers.cli.shared.formats import printable
@@ -92,10 +91,7 @@ def print_rich(renderable: RenderableType) -> None:
 
 
 def print_tree(tree: Tree) -> None:
-    """Write a tree to standard output with whole lines, which a terminal may wrap itself.
-
-    Deep branches would otherwise be cut at its width, and their labels with them.
-    """
+    """Write a tree to standard output in whole lines: a width would cut deep branches."""
     from rich.console import Console
 
     # With a height as well: otherwise a dumb terminal counts as 80 columns.
@@ -133,8 +129,6 @@ class _CommandHandler(logging.Handler):
 
 
 class _LineFormatter(logging.Formatter):
-    """Renders records as the command line's errors look: ``Warning: ...``."""
-
     def formatMessage(self, record: logging.LogRecord) -> str:
         return f"{record.levelname.capitalize()}: {record.message}"
 
@@ -170,7 +164,7 @@ def _says_more_than_the_error(record: logging.LogRecord) -> bool:
     )
 
     ends = FetcherStopped | ShardStopped | ProcessingFailed | RecordsFailed
-    return not isinstance(_event_of(record), ends)
+    return not (record.msg == "%s" and any(isinstance(one, ends) for one in record.args or ()))
 
 
 def _chosen(text: logging.Formatter) -> logging.Formatter:
@@ -185,10 +179,3 @@ def _chosen(text: logging.Formatter) -> logging.Formatter:
     except ConfigError as error:
         say(f"Error: {error}")
         sys.exit(2)
-
-
-def _event_of(record: logging.LogRecord) -> object:
-    """Return the event that was logged; ``None`` if it is something else."""
-    if record.msg == "%s" and isinstance(record.args, tuple) and len(record.args) == 1:
-        return record.args[0]
-    return None

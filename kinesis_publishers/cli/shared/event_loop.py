@@ -30,11 +30,8 @@ def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run ``work`` in an event loop of its own and return its result.
 
     The first signal (Ctrl-C, SIGTERM, or a closed terminal) cancels it, so that it gives back what
-    it holds; a second one ends the process at once. A signal that is ignored, as SIGHUP under
-    nohup, stays ignored.
-
-    Raises:
-        Exit: a signal ended it; the code is 128 and the number of the signal.
+    it holds, and raises ``Exit`` with 128 plus its number; a second one ends the process at once. A
+    signal that is ignored, as SIGHUP under nohup, stays ignored.
     """
     received: list[signal.Signals] = []
     try:
@@ -75,10 +72,10 @@ _SEVERAL_CHARACTERS: Final = re.compile(r"\x1b([\[O][0-9;]*)?.?", re.DOTALL)
 
 @contextmanager
 def pressed_keys(handle: Callable[[str], None]) -> Iterator[bool]:
-    """Call ``handle`` with each key while the context lasts; yield whether there are any.
+    """Call ``handle`` with each key while the context lasts; yield whether keys can be read.
 
-    There are if standard input is a terminal, and this process in its foreground. At the end the
-    terminal gets back the mode that it had. Ctrl-C stays a signal.
+    They can in the foreground of a terminal, which gets its mode back at the end. Ctrl-C stays a
+    signal.
     """
     if sys.stdin is None or not sys.stdin.isatty() or _is_in_background(sys.stdin.fileno()):
         yield False
@@ -119,10 +116,7 @@ _BLOCK_BYTES: Final = 65_536
 
 
 class OutputPipe:
-    """Writes bytes to a file, a terminal or a pipe, and waits in the event loop for a slow reader.
-
-    What has no descriptor is written to as it is.
-    """
+    """Writes bytes to a file, a terminal or a pipe; a slow reader does not block the event loop."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -132,7 +126,7 @@ class OutputPipe:
     def on_reader_gone(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once the pipe has no reader left, as after ``| head -1``.
 
-        Otherwise that would show with the next write, which may be hours away.
+        The next write, which would find out, may be hours away.
         """
         fd = self._fd
         if fd is None or not stat.S_ISFIFO(os.fstat(fd).st_mode):
@@ -147,28 +141,24 @@ class OutputPipe:
         loop.add_reader(fd, report)
 
     async def write(self, data: bytes) -> None:
-        """Write all of ``data``, and nothing of another call in between.
-
-        Raises:
-            BrokenPipeError: the reader has gone.
-        """
+        """Write all of ``data``, and nothing of another call in between."""
         async with self._lock:
             if self._fd is None:
                 self._stream.write(data)
                 self._stream.flush()
                 return
-            left = memoryview(data)
+            left, loop = memoryview(data), asyncio.get_running_loop()
             while left:
-                await _until_ready(self._fd, "w")
+                await _until_ready(self._fd, loop.add_writer, loop.remove_writer)
                 left = left[os.write(self._fd, left[:_PIPE_BUFFER]) :]
 
 
 async def read_blocks(stream: IO[bytes]) -> AsyncIterator[bytes]:
     """Yield what can be read as it comes, until the end of ``stream``."""
-    fd = _pollable_descriptor(stream)
+    fd, loop = _pollable_descriptor(stream), asyncio.get_running_loop()
     while True:
         if fd is not None:
-            await _until_ready(fd, "r")
+            await _until_ready(fd, loop.add_reader, loop.remove_reader)
             block = os.read(fd, _BLOCK_BYTES)
         else:
             block = stream.read(_BLOCK_BYTES)
@@ -178,7 +168,7 @@ async def read_blocks(stream: IO[bytes]) -> AsyncIterator[bytes]:
 
 
 def _pollable_descriptor(stream: IO[bytes]) -> int | None:
-    """Return the descriptor; ``None`` if there is none, or if it is a file: that never blocks."""
+    """Return the descriptor; ``None`` without one, or of a file, which never blocks."""
     try:
         fd = stream.fileno()
     except io.UnsupportedOperation:
@@ -192,17 +182,10 @@ def _pollable_descriptor(stream: IO[bytes]) -> int | None:
     return fd
 
 
-async def _until_ready(fd: int, mode: str) -> None:
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-
-    def note() -> None:
-        if not ready.done():
-            ready.set_result(None)
-
-    is_writing = mode == "w"
-    (loop.add_writer if is_writing else loop.add_reader)(fd, note)
+async def _until_ready(fd: int, add: Callable[..., None], remove: Callable[[int], object]) -> None:
+    ready = asyncio.Event()
+    add(fd, ready.set)
     try:
-        await ready
+        await ready.wait()
     finally:
-        (loop.remove_writer if is_writing else loop.remove_reader)(fd)
+        remove(fd)

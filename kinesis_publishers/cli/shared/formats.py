@@ -21,7 +21,7 @@ _SPANS: Final = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def format_rate(per_second: float) -> str:
-    """Return a number per second: with one decimal below ten, with thousands apart above."""
+    """Return a number per second, with one decimal below ten."""
     return f"{per_second:,.1f}" if 0 < per_second < 10 else f"{per_second:,.0f}"
 
 
@@ -31,7 +31,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """Return a size in the largest binary unit of which there is one."""
+    """Return a size in the largest binary unit that it reaches."""
     size, unit = float(count), 0
     # As it is shown: 1023.96 KiB is 1.0 MiB.
     while round(size, 1) >= 1024 and unit < len(_SIZES) - 1:
@@ -49,12 +49,12 @@ def format_behind(seconds: float | None) -> str:
     if millis < 60_000:
         return f"{millis // 100 / 10:.1f} s"
     rest = millis // 1000
-    parts: list[str] = []
-    for name, seconds in _SPANS:
-        count, rest = divmod(rest, seconds)
-        parts.append(f"{count} {name}" if count else "")
-    first = next(index for index, part in enumerate(parts) if part)
-    return " ".join(part for part in parts[first : first + 2] if part)
+    counts: list[tuple[int, str]] = []
+    for name, span in _SPANS:
+        count, rest = divmod(rest, span)
+        if count or counts:
+            counts.append((count, name))
+    return " ".join(f"{count} {name}" for count, name in counts[:2] if count)
 
 
 def hash_key_share(starting_hash_key: str, ending_hash_key: str) -> float:
@@ -74,12 +74,10 @@ def iso_utc(instant: datetime) -> str:
 
 
 def describe_position(position: StartingPosition) -> str:
-    """Return a position in words: the record or the instant after which reading continues."""
-    if position.sequence_number is not None:
-        return str(position.sequence_number)
+    """Return the record or the instant from which reading continues."""
     if position.timestamp is not None:
         return iso_utc(position.timestamp)
-    return position.type.value
+    return str(position.sequence_number or position.type.value)
 
 
 def printable(text: str) -> str:
@@ -100,18 +98,15 @@ def _printable_character(character: str) -> str:
 
 
 class DataEncoding(Enum):
-    """How the payload stands in JSON."""
-
     BASE64 = "base64"
     TEXT = "text"
     JSON = "json"
 
 
 def json_line(record: Record, encoding: DataEncoding) -> bytes:
-    """Return ``record`` as a JSON object on a line of its own.
+    """Return ``record`` as a JSON object on a line, with the ``data_encoding`` of its payload.
 
-    A payload that is not JSON is shown as text, and one that is not UTF-8 as base64;
-    ``data_encoding`` says which it is.
+    A payload that is not JSON is shown as text, and one that is not UTF-8 as base64.
     """
     used, data = _encode(record.data, encoding)
     fields = {
@@ -129,10 +124,7 @@ def json_line(record: Record, encoding: DataEncoding) -> bytes:
 
 
 def plain_line(record: Record, *, longest: int | None = None) -> str:
-    """Return ``record`` as a line for people: arrival, place, partition key and payload.
-
-    Of the payload at most ``longest`` bytes are shown, all by default; see :func:`payload_text`.
-    """
+    """Return ``record`` as a line for people, with at most ``longest`` bytes of its payload."""
     place = f"{record.stream_name}/{record.shard_id}"
     arrival = iso_utc(record.approximate_arrival_timestamp)
     text = payload_text(record.data, longest=longest)

@@ -159,27 +159,22 @@ def _starting_position(
     if since is not None and instant is not None:
         raise click.UsageError("--at and --since both set the beginning: keep one.")
     if since is not None:
-        instant = iso_utc(_instant_before(clock.now(), since))
+        try:
+            instant = iso_utc(clock.now() - since)
+        except OverflowError:
+            raise click.UsageError(
+                f"--since {since.days}d reaches beyond the year 1: streams keep 365 days at most."
+            ) from None
     if instant is not None:
         if position not in (None, InitialPosition.AT_TIMESTAMP.value):
             raise click.UsageError(f"--from {position} contradicts --at or --since: leave it out.")
         position = InitialPosition.AT_TIMESTAMP.value
-    given = {
-        InitialPositionConfig.position.full_key: position,
-        InitialPositionConfig.timestamp_text.full_key: instant,
-        # Positions of single shards would take precedence over the command line.
-        InitialPositionConfig.shards.full_key: None if position is None else "{}",
-    }
-    return {key: value for key, value in given.items() if value is not None}
-
-
-def _instant_before(now: datetime, since: timedelta) -> datetime:
-    try:
-        return now - since
-    except OverflowError:
-        raise click.UsageError(
-            f"--since {since.days}d reaches beyond the year 1: streams keep 365 days at most."
-        ) from None
+    if position is None:
+        return {}
+    # Positions of single shards would take precedence over the command line.
+    options = InitialPositionConfig
+    given = {options.position.full_key: position, options.shards.full_key: "{}"}
+    return given if instant is None else given | {options.timestamp_text.full_key: instant}
 
 
 async def _tail(
@@ -196,7 +191,7 @@ async def _tail(
             session.begin(fetcher)
             await view.run(fetcher)
     finally:
-        # It is for a person; a log of the lines needs none.
+        # The summary is for a person, not for a log of the lines.
         is_wanted = isinstance(view, LiveTable) or (sys.stderr is not None and sys.stderr.isatty())
         if is_wanted and (summary := session.summary()):
             say(summary)

@@ -67,10 +67,10 @@ class ShardRow:
     """One shard as the table shows it.
 
     Attributes:
-        state: ``reading``, ``waiting`` (for its parents), ``stopped`` (it is read no further) or
-            ``ended``; the screen shows ``hot`` and ``behind`` in place of ``reading``.
-        lag_seconds: how far behind the tip; ``None`` if it is not known.
-        trend: how many records came in equal spans of time, the newest last.
+        state: ``reading``, ``waiting`` (for its parents), ``stopped`` or ``ended``; the screen also
+            has ``hot`` and ``behind`` in place of ``reading``.
+        lag_seconds: how far behind the tip, if known.
+        trend: the numbers of records in equal spans of time, the newest last.
         payload: the newest payload, as text.
     """
 
@@ -100,11 +100,11 @@ class Screen:
     """The whole picture: a title, a row for each shard, the newest records, the keys.
 
     Attributes:
-        place: where the streams are, if it is not a region of AWS.
         begin: where reading began.
+        place: where the streams are, if it is not a region of AWS.
         newest: lines below the table, which are cut to the width.
         order: one of :data:`ORDERS`.
-        height: how many lines there are; ``None`` for as many as it takes.
+        height: the number of lines; ``None`` for no limit.
     """
 
     begin: StartingPosition
@@ -187,7 +187,7 @@ class Screen:
 
 
 def _state(row: ShardRow, loads: Sequence[float]) -> str:
-    """Return the state that is shown; ``loads`` are those of all shards that are being read."""
+    """Return the state to show; ``loads`` are those of all shards being read."""
     lag, load = row.lag_seconds, row.rate.load
     if row.state != "reading" or lag is None:
         return row.state
@@ -243,7 +243,7 @@ def _behind(seconds: float | None) -> Text:
 
 
 def _sparkline(values: Sequence[float]) -> str:
-    """Return a bar for each value, as a part of the largest; the lowest bar is 0."""
+    """Return a bar for each value, as a part of the largest."""
     top = max(values, default=0) or 1
     return "".join(_BARS[ceil(value / top * (len(_BARS) - 1))] for value in values)
 
@@ -255,5 +255,5 @@ def _position(position: StartingPosition) -> str:
 
 
 def _end(text: str, width: int) -> str:
-    """Return ``text``, or its end: that is what changes."""
+    """Return ``text``, or its end, which is the part that changes."""
     return text if len(text) <= width else f"…{text[1 - width :]}"

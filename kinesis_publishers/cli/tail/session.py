@@ -54,10 +54,8 @@ class RecordLines(RecordView):
 class TailSession(DeliverySink):
     """Shows deliveries, and stops the fetcher when there is nothing more to show.
 
-    Args:
-        max_records: the number of records after which it ends; ``None`` for no limit.
-        until: it ends after everything that arrived before this time, by this machine's clock;
-            ``None`` for no end.
+    It ends after ``max_records``, or after everything that arrived before ``until`` by this
+    machine's clock.
     """
 
     def __init__(
@@ -90,8 +88,11 @@ class TailSession(DeliverySink):
             asyncio.get_running_loop().call_soon(self._fetcher.stop)
 
     async def deliver(self, delivery: Delivery) -> None:
+        batch = delivery.batch
         try:
-            batch = self._take(delivery.batch)
+            if self._left is not None:
+                batch = batch.slice(0, self._left)
+                self._left -= len(batch)
             if arrival := batch.last_arrival:
                 await self._view.show(batch)
                 self._records += len(batch)
@@ -105,31 +106,18 @@ class TailSession(DeliverySink):
         if self._left == 0:
             self.stop()
 
-    def _take(self, batch: RecordBatch) -> RecordBatch:
-        if self._left is None:
-            return batch
-        batch = batch.slice(0, self._left)
-        self._left -= len(batch)
-        return batch
-
     def observe(self, status: ShardStatus) -> None:
         self._view.observe(status)
         lag = 0.0 if status.progress.is_ended else status.lag_seconds(self._clock.now())
         self._lags[status.shard.key] = lag
         self._largest_lag = max(lag or 0.0, self._largest_lag)
-        until, fetcher = self._until, self._fetcher
-        if until is None or fetcher is None:
-            return
-        if status.is_read_until(until + self._clock.skew):
-            fetcher.finish_shard(status.shard.key)
-        self._stop_if_finished()
+        if self._until is not None and self._fetcher is not None:
+            if status.is_read_until(self._until + self._clock.skew):
+                self._fetcher.finish_shard(status.shard.key)
+            self.observe_discovery()
 
     def observe_discovery(self) -> None:
-        if self._until is not None:
-            self._stop_if_finished()
-
-    def _stop_if_finished(self) -> None:
-        if self._fetcher is not None and self._fetcher.is_finished:
+        if self._until is not None and self._fetcher is not None and self._fetcher.is_finished:
             self.stop()
 
     def summary(self) -> str | None:

@@ -16,7 +16,7 @@ from kinesis_publishers.cli.tail.screen import ORDERS, Amount, Screen, ShardRow
 from kinesis_publishers.cli.tail.session import RecordView
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.delivery import ShardStatus
-from kinesis_publishers.model import RecordBatch, ShardKey, ShardProgress, StreamProgress
+from kinesis_publishers.model import RecordBatch, ShardKey, StreamProgress
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
 
@@ -35,11 +35,7 @@ _SHOWN_BYTES: Final = 1000
 
 @define
 class Meter:
-    """Counts what is read from one shard; times are in seconds of the monotonic clock.
-
-    Attributes:
-        payload: the beginning of the newest payload, as text.
-    """
+    """Counts what is read from one shard; times are in seconds of the monotonic clock."""
 
     _started_at: float
     records: int = field(default=0, init=False)
@@ -73,16 +69,9 @@ class Meter:
 
 
 class LiveTable(RecordView):
-    """Counts records by shard, and keeps the newest ones.
+    """Counts records by shard, and keeps the ``newest`` ones, a line each.
 
     A pause freezes only the picture: reading and counting continue.
-
-    Args:
-        screen: what is drawn before anything is known.
-        newest: how many records are shown below the table.
-
-    Attributes:
-        newest: these records, a line each.
     """
 
     def __init__(self, console: Console, clock: Clock, screen: Screen, *, newest: int = 0) -> None:
@@ -132,7 +121,7 @@ class LiveTable(RecordView):
                 self._update(live, fetcher)
 
     def press(self, key: str) -> None:
-        """Change what is shown: its order, or whether it stands still."""
+        """Change the order of the rows, or pause."""
         screen = self._screen
         match key.lower():
             case "s":
@@ -160,7 +149,7 @@ class LiveTable(RecordView):
         *,
         left: Collection[ShardKey] = (),
     ) -> Screen:
-        """Return the present picture, of the shards of each stream and those being read."""
+        """Return the present picture."""
         if not self._screen.is_paused:
             self._screen = evolve(
                 self._screen,
@@ -181,9 +170,11 @@ class LiveTable(RecordView):
             for shard_id, shard in stream.shards.items():
                 key = ShardKey(stream_arn, shard_id)
                 meter = self._meters.get(key) or Meter(self._started_at)
+                stopped = "stopped" if self._has_ended or key in self._lags else "waiting"
+                state = "reading" if key in reading else stopped
                 yield ShardRow(
                     key=key,
-                    state=self._state(key, shard, is_reading=key in reading),
+                    state="ended" if shard.is_ended else state,
                     records=meter.records,
                     rate=meter.rate(now),
                     # One that has ended has no tip.
@@ -192,10 +183,3 @@ class LiveTable(RecordView):
                     trend=meter.trend(now),
                     payload=meter.payload,
                 )
-
-    def _state(self, key: ShardKey, progress: ShardProgress, *, is_reading: bool) -> str:
-        if progress.is_ended:
-            return "ended"
-        if is_reading:
-            return "reading"
-        return "stopped" if self._has_ended or key in self._lags else "waiting"
