@@ -38,8 +38,8 @@ class Event:
         if not self.says:
             return repr(self)
         values = {name: getattr(self, name) for name in attrs.fields_dict(type(self))}
-        arn = values.get("stream_arn")
-        return _SENTENCES.vformat(self.says, (), values | {"stream": arn and _name_in(arn)})
+        stream = (values.get("stream_arn") or "").rpartition("/")[2]
+        return _SENTENCES.vformat(self.says, (), values | {"stream": stream})
 
     def fields(self) -> dict[str, Any]:
         """Return names and values that JSON can express.
@@ -51,9 +51,10 @@ class Event:
         for name in attrs.fields_dict(type(self)):
             value = getattr(self, name)
             if isinstance(value, ShardKey):
-                found |= _fields_of_stream(value.stream_arn) | {"shard": value.shard_id}
+                found["stream"], found["stream_arn"] = value.stream_name, value.stream_arn
+                found["shard"] = value.shard_id
             elif name == "stream_arn":
-                found |= _fields_of_stream(value) if value else {}
+                found |= {"stream": value.rpartition("/")[2], name: value} if value else {}
             elif name != "message":
                 found[name] = _plain(value)
         return found
@@ -82,14 +83,6 @@ class _Sentences(Formatter):
 
 
 _SENTENCES = _Sentences()
-
-
-def _name_in(stream_arn: str) -> str:
-    return stream_arn.rpartition("/")[2]
-
-
-def _fields_of_stream(arn: str) -> dict[str, str]:
-    return {"stream": _name_in(arn), "stream_arn": arn}
 
 
 def _plain(value: object) -> object:

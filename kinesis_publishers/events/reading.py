@@ -116,9 +116,8 @@ class RecordsFetched(ShardEvent, level=DEBUG):
         records: the number of stored records; an aggregate counts as one.
         millis_behind_latest: how far behind the tip of the shard the answer ends.
         limit: the maximum number of records that was requested.
-        loop_seconds: from the start of the previous call to that of this one.
+        loop_seconds: from the start of the previous call, if there was one, to that of this one.
         sleep_seconds: the time slept since the previous answer, to keep the pace and to back off.
-        call_seconds: how long the call took.
     """
 
     says = (

@@ -33,9 +33,7 @@ PRODUCING: Final = (
     counted_records("records_put", "Records that were written.", {RecordsPut: "records"}),
     counter("bytes_put", "By", "Their payload.", {RecordsPut: "payload_bytes"}),
     counted_records(
-        "entries_put",
-        "What shards have counted for them: an aggregate is one.",
-        {RecordsPut: "entries"},
+        "entries_put", "Entries that shards count: an aggregate is one.", {RecordsPut: "entries"}
     ),
     counter(
         "entry_bytes_put", "By", "The bytes that shards have counted.", {RecordsPut: "entry_bytes"}
@@ -52,10 +50,7 @@ PRODUCING: Final = (
         {RecordsPut: lambda e: e.attempts - e.records},
     ),
     counted_records(
-        "records_failed",
-        "Records that were given up: their futures have an error.",
-        {RecordsFailed: "records"},
-        "code",
+        "records_failed", "Records that the producer gave up.", {RecordsFailed: "records"}, "code"
     ),
     duration(
         "put_buffering_duration",

@@ -80,17 +80,10 @@ _FLINK: Final = (
         {ev.RecordsFetched: _requested_bytes},
     ),
     gauge(
-        "run_loop_time_nanos",
-        "ns",
-        "The time between the last two GetRecords of the shard.",
-        {ev.RecordsFetched: _loop_nanos},
+        "run_loop_time_nanos", "ns", "Time between GetRecords.", {ev.RecordsFetched: _loop_nanos}
     ),
     gauge(
-        "loop_frequency_hz",
-        "Hz",
-        "How often a second the shard is asked.",
-        {ev.RecordsFetched: _loop_frequency},
-        min,
+        "loop_frequency_hz", "Hz", "Calls per second.", {ev.RecordsFetched: _loop_frequency}, min
     ),
     gauge(
         "sleep_time_millis",
@@ -138,13 +131,7 @@ _READING: Final = (
     duration(
         "subscription_duration", "How long subscriptions last.", {ev.SubscriptionEnded: "seconds"}
     ),
-    counter(
-        "throttles",
-        "{call}",
-        "Calls that AWS refused because a rate is used up.",
-        {ev.Throttled: 1},
-        "operation",
-    ),
+    counter("throttles", "{call}", "Calls that AWS throttled.", {ev.Throttled: 1}, "operation"),
     counter(
         "retries",
         "{call}",
@@ -161,12 +148,7 @@ _PROCESSING: Final = (
         "Records that the application has taken.",
         {ev.RecordsProcessed: "records"},
     ),
-    counter(
-        "bytes_processed",
-        "By",
-        "Payload that the application has taken.",
-        {ev.RecordsProcessed: "payload_bytes"},
-    ),
+    counter("bytes_processed", "By", "Processed payload.", {ev.RecordsProcessed: "payload_bytes"}),
     duration(
         "processing_duration",
         "The time that the application takes for a delivery.",
@@ -193,15 +175,10 @@ _PROCESSING: Final = (
         {ev.ProcessingFailed: 1},
     ),
     counter(
-        "checkpoints_saved",
-        "{checkpoint}",
-        "Checkpoints that the store has written.",
-        {ev.CheckpointsSaved: "shards"},
+        "checkpoints_saved", "{checkpoint}", "Saved checkpoints.", {ev.CheckpointsSaved: "shards"}
     ),
     duration(
-        "checkpoint_duration",
-        "The time that the checkpoint store takes for a batch.",
-        {ev.CheckpointsSaved: "seconds"},
+        "checkpoint_duration", "The time to save checkpoints.", {ev.CheckpointsSaved: "seconds"}
     ),
     counter(
         "checkpoint_conflicts",
@@ -210,9 +187,7 @@ _PROCESSING: Final = (
         {ev.CheckpointsRefused: 1},
     ),
     counted_records(
-        "records_skipped",
-        "Records that came again and were dropped.",
-        {ev.RecordsSkipped: "records"},
+        "records_skipped", "Repeated records that were dropped.", {ev.RecordsSkipped: "records"}
     ),
     *(
         counted_records(name, text, {ev.AggregatesExpanded: field})
@@ -241,16 +216,9 @@ _PROCESSING: Final = (
             ),
         )
     ),
-    counter(
-        "backpressure_waits",
-        "{wait}",
-        "Waits of a shard for room in the pool.",
-        {ev.BackpressureBegan: 1},
-    ),
+    counter("backpressure_waits", "{wait}", "Waits of shards for room.", {ev.BackpressureBegan: 1}),
     duration(
-        "backpressure_duration",
-        "How long a shard waited for room in the pool.",
-        {ev.BackpressureEnded: "seconds"},
+        "backpressure_duration", "The time of a wait for room.", {ev.BackpressureEnded: "seconds"}
     ),
     *(
         # Added up: each fetcher of a process has its own pool.
@@ -282,10 +250,7 @@ _LIFECYCLE: Final = (
     ),
     counter("shards_ended", "{shard}", "Shards that were read to their end.", {ev.ShardEnded: 1}),
     counter(
-        "shards_left_behind",
-        "{shard}",
-        "Shards that the others stopped waiting for.",
-        {ev.ShardLeftBehind: 1},
+        "shards_left_behind", "{shard}", "Shards no longer waited for.", {ev.ShardLeftBehind: 1}
     ),
     counter(
         "ranges_read", "{range}", "Exact ranges that were read (Spark, batches).", {ev.RangeRead: 1}
@@ -296,30 +261,15 @@ _LIFECYCLE: Final = (
         "Fetchers that an error has stopped.",
         {ev.FetcherStopped: lambda e: None if e.error is None else 1},
     ),
+    counter("data_losses", "{loss}", "Tolerated losses of records.", {ev.DataLossTolerated: 1}),
     counter(
-        "data_losses",
-        "{loss}",
-        "Losses of records that the configuration tolerated.",
-        {ev.DataLossTolerated: 1},
+        "consumers_registered", "{consumer}", "Registered consumers.", {ev.ConsumerRegistered: 1}
     ),
     counter(
-        "consumers_registered",
-        "{consumer}",
-        "Stream consumers that were registered.",
-        {ev.ConsumerRegistered: 1},
+        "consumers_awaited", "{consumer}", "Waits for consumers.", {ev.ConsumerAwaited: 1}, "status"
     ),
     counter(
-        "consumers_awaited",
-        "{consumer}",
-        "Waits for a stream consumer to become ACTIVE.",
-        {ev.ConsumerAwaited: 1},
-        "status",
-    ),
-    counter(
-        "consumers_deregistered",
-        "{consumer}",
-        "Stream consumers that were removed.",
-        {ev.ConsumerDeregistered: 1},
+        "consumers_deregistered", "{consumer}", "Removed consumers.", {ev.ConsumerDeregistered: 1}
     ),
 )
 
