@@ -184,10 +184,21 @@ def prune(yes: bool, properties: Properties) -> None:
 
 
 def _remove(properties: Properties, found: _Found, *, yes: bool, warning: str) -> None:
+    """Remove exactly these, and wait until they are DELETING or gone."""
     if not yes:
         say("\n".join(f"{one.arn} ({one.status})" for _, one in found))
         confirm(f"{warning} Remove it?", refusal="nothing was removed")
-    if not run_until_signal(lambda: _deregister(properties, found)):
+
+    async def deregister_all() -> bool:
+        gone = []
+        async with open_control(properties) as control:
+            for stream_name, one in found:
+                gone.append(await deregister_consumer(one.arn, control.registration, control))
+                if gone[-1]:
+                    say(f"{one.name} is removed from {stream_name}.")
+        return all(gone)
+
+    if not run_until_signal(deregister_all):
         raise click.ClickException("A stream consumer was not removed.")
 
 
@@ -276,14 +287,3 @@ def _refuse_deleting(consumer: StreamConsumer, stream_arn: str) -> None:
             f"The stream consumer {consumer.name} on {stream_arn} is being removed: register it "
             "again once it is gone, which takes about a minute."
         )
-
-
-async def _deregister(properties: Properties, found: _Found) -> bool:
-    """Remove exactly these, and wait; return whether all are DELETING or gone."""
-    gone = []
-    async with open_control(properties) as control:
-        for stream_name, consumer in found:
-            gone.append(await deregister_consumer(consumer.arn, control.registration, control))
-            if gone[-1]:
-                say(f"{consumer.name} is removed from {stream_name}.")
-    return all(gone)

@@ -35,6 +35,7 @@ _PLACES: Final = {
     "create": ("streams", "create"),
     "describe": ("streams", "describe"),
     "list": ("streams", "list_streams"),
+    "shards": ("streams", "shards"),
     "put": ("put.command", "put"),
     "tail": ("tail.command", "tail"),
 }
@@ -83,7 +84,8 @@ def _unavailable(point: EntryPoint, error: ImportError) -> click.Command:
     needed = f"the package that has {point.module}"
     if point.dist is not None:
         extras = point.dist.metadata.get_all("Provides-Extra") or ()
-        needed = f"'{point.dist.name}{f'[{point.name}]' if point.name in extras else ''}'"
+        extra = f"[{point.name}]" if point.name in extras else ""
+        needed = f"'{point.dist.name}{extra}'"
 
     def fail() -> NoReturn:
         raise click.ClickException(

@@ -34,9 +34,9 @@ def _note_debug(context: click.Context, _: click.Parameter, is_debug: bool) -> N
 class CleanCommand(click.Command):
     """A command that reports an error as one message, and ends silently on Ctrl-C.
 
-    Errors of neither the framework nor the system are bugs. If the reader of the output has gone,
-    as with ``| head -1``, click ends silently. The exit code is 1 after an error, 2 after wrong
-    usage, and 128 plus the number of the signal after an interruption.
+    An error that is neither the framework's nor the system's is a bug. If the reader of the output
+    has gone, as with ``| head -1``, click ends silently. The exit code is 1 after an error, 2 after
+    wrong usage, and 128 plus the number of the signal after an interruption.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

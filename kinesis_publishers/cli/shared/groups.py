@@ -11,7 +11,6 @@ class SuggestingGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one may be meant."""
         if args and self.get_command(ctx, args[0]) is None:
             from difflib import get_close_matches
 

@@ -58,27 +58,23 @@ def observer_properties(
     With the application's own properties, a tail would move its checkpoints, take over its
     subscriptions, remove its consumer, publish its metrics and use up its calls to the shards.
     The command line takes precedence, except for checkpoints.
-
-    Raises:
-        ConfigErrors: lists everything that is wrong with the properties.
-        UsageError: enhanced fan-out is asked for without a consumer of the tail's own.
     """
     file, line = by_full_key(connection.config), by_full_key(connection.pairs)
+    given = file | line
     reasons: list[str] = []
     more: dict[str, str | None] = dict.fromkeys(one.full_key for one in WatermarkConfig.options())
-    if _ASSIGNER in file.keys() | line.keys():
+    if _ASSIGNER in given:
         # The application's own class may not be installed here. Its options remain, unread.
         more[_ASSIGNER] = ARRIVAL
     more |= position
-    if _APPLICATION in file.keys() | line.keys():
+    if _APPLICATION in given:
         begin = {} if _BEGIN & line.keys() else {_POSITION: InitialPosition.LATEST.value}
         more |= {**dict.fromkeys(_CHECKPOINTS), _SHARDS: line.get(_SHARDS), **begin, **position}
         reasons.append(
             f"{_APPLICATION} is left out: tail neither reads nor writes checkpoints, and begins at "
             "LATEST, unless --from, --at, --since or -P say where."
         )
-    written = line.get(_PUBLISHER, file.get(_PUBLISHER, POLLING.name))
-    known = PUBLISHERS.get(written.strip().upper())
+    known = PUBLISHERS.get(given.get(_PUBLISHER, POLLING.name).strip().upper())
     # EFO cannot be parsed yet: the consumer may be missing, or be one of another stream.
     if (known or publisher_factory_class(connection.properties(more))).subscribes:
         more |= _fan_out(file, line, reasons)
@@ -99,11 +95,7 @@ def observer_properties(
 def _fan_out(
     file: Mapping[str, str], line: Mapping[str, str], reasons: list[str]
 ) -> dict[str, str | None]:
-    """Return the properties for the tail's own stream consumer, or for polling; add the reason.
-
-    Raises:
-        UsageError: the command line asks for enhanced fan-out without such a consumer.
-    """
+    """Return the properties for the tail's own stream consumer, or for polling; add the reason."""
     theirs, ours = _consumers(file), _consumers(line)
     if ours and not ours & theirs:
         # Its own must not stay registered, and billed, because the application's does.

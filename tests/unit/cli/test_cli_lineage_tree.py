@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from kinesis_publishers import Shard
-from kinesis_publishers.cli.shards import lineage_tree
 from kinesis_publishers.cli.shared.console import print_tree
+from kinesis_publishers.cli.streams import lineage_tree
 
 _ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 _HALF = 2**127
