@@ -63,11 +63,9 @@ class RecordsRefused(ShardEvent, level=DEBUG):
 
 @frozen(kw_only=True)
 class PutRecordsAnswered(Event, level=DEBUG):
-    """A PutRecords call was answered, or failed.
+    """A PutRecords call was answered, or failed with ``code``; an answer may refuse entries.
 
-    Attributes:
-        pending_records, pending_bytes: the content of the buffer, with the records of this call.
-        code: the error of a failed call. A call that succeeds may still have refused entries.
+    What is pending is the content of the buffer, with the records of this call.
     """
 
     says = (
@@ -98,12 +96,9 @@ class RecordsFailed(Event, level=WARNING):
 
 @frozen(kw_only=True)
 class ShardMispredicted(Event):
-    """Records went to another shard than expected: the stream was resharded.
+    """Records expected in ``shard`` went to ``shard_id``: the stream was resharded.
 
-    Attributes:
-        shard: the expected one.
-        shard_id: the one that has them.
-        resent: how many are sent again, because readers of that shard leave them out.
+    Those are ``resent`` that readers of that shard leave out.
     """
 
     says = (

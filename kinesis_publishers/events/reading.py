@@ -33,9 +33,7 @@ class FetcherStopped(Event):
 class StreamPrepared(Event):
     """A stream was found, and the position to read each of its shards from is fixed.
 
-    Attributes:
-        shards: the number of its shards, including those that have ended.
-        is_resumed: whether reading continues where an earlier reader stopped.
+    ``shards`` includes those that have ended. It is resumed if an earlier reader has read it.
     """
 
     says = "Stream {stream} is ready with {shards:# shards}."
@@ -183,7 +181,7 @@ class AggregatesExpanded(ShardEvent, level=DEBUG):
     """A delivery contained aggregates, or records that begin like one.
 
     Attributes:
-        user_records: the records in the ``aggregates``, as their producer put them.
+        user_records: the records in the ``aggregates``.
         left_out: those not delivered because their hash keys belong to another shard: after a
             reshard the KPL puts them there again.
         foreign: those delivered although their hash keys belong to another shard.
@@ -220,10 +218,8 @@ class RecordsProcessed(ShardEvent, level=DEBUG):
 class CallbackDelayed(Event, level=DEBUG):
     """A call of the application takes longer than it may, or has returned after that.
 
-    Attributes:
-        shard: what it was called for; ``None`` for a watermark, or a hook of ``read``.
-        record: what it was called with, the first one of a batch; ``None`` for a hook.
-        seconds: its time so far; the next report comes after twice as long.
+    It was called for a ``shard``, or for a watermark or a hook of ``read``, with this ``record``,
+    the first of a batch. The next report comes after twice the ``seconds``.
     """
 
     shard: ShardKey | None

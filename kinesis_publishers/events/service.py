@@ -57,12 +57,10 @@ class Throttled(ShardEvent, level=DEBUG):
 # kinesis_publishers.retry warns about what keeps failing.
 @frozen(kw_only=True)
 class CallRetried(Event, level=DEBUG):
-    """A call failed or was throttled, and will be made again.
+    """A call failed or was throttled, and will be made again after the delay.
 
-    Attributes:
-        code: the service's error code, or the name of the exception.
-        attempt: the number of the repetition, from 1, since the operation last succeeded.
-        delay_seconds: the delay before it.
+    ``code`` is the service's error code, or the name of the exception. ``attempt`` is the number of
+    the repetition, from 1, since the operation last succeeded.
     """
 
     says = (
@@ -156,14 +154,10 @@ class LeaseLost(ShardEvent, level=WARNING):
 
 @frozen(kw_only=True)
 class LeasesCounted(Event, level=DEBUG):
-    """``worker`` has looked at the leases of the application.
+    """``worker`` has looked at the leases of the application, on shards that have not ended.
 
-    Attributes:
-        current: the leases that it holds.
-        total: the leases on shards that have not ended.
-        workers: the live workers that hold leases, and this one.
-        free: the leases that no worker holds.
-        spilled: the free ones that are more than it may take.
+    ``current`` are its own, and ``spilled`` the free ones that are more than it may take.
+    ``workers`` are those that hold leases, and this one.
     """
 
     says = "Worker {worker} holds {current} of {total:# leases}; {free} are free."

@@ -43,14 +43,10 @@ class _LastValues:
         with self._lock:
             self._values.setdefault(metric.name, {})[owner] = (labels, value)
 
-    def forget_ended(self, event: Event, owner: Hashable) -> bool:
-        """Drop the values of a shard that is no longer read; return whether ``event`` says so."""
-        if not is_end_of_reading(event):
-            return False
+    def forget(self, owner: Hashable) -> None:
         with self._lock:
             for of_metric in self._values.values():
                 of_metric.pop(owner, None)
-        return True
 
     def values_of(self, metric: Metric) -> list[tuple[_LabelSet, float]]:
         with self._lock:
@@ -97,7 +93,8 @@ class OpenTelemetryMetrics(EventReporter):
                 self._last_values.set(metric, owner, labels, value)
             else:
                 self._instruments.record(metric, value, _all_labels(metric, event, labels))
-        if shard is not None and self._last_values.forget_ended(event, owner):
+        if shard is not None and is_end_of_reading(event):
+            self._last_values.forget(owner)
             self._labels.pop(shard, None)
 
     def _labels_of(self, event: Event, shard: ShardKey | None) -> _LabelSet:
@@ -106,10 +103,8 @@ class OpenTelemetryMetrics(EventReporter):
             return () if stream is None else (("stream", stream),)
         labels = self._labels.get(shard)
         if labels is None:
-            labels = (("stream", shard.stream_name),)
-            if self._is_per_shard:
-                labels = (*labels, ("shard", shard.shard_id))
-            self._labels[shard] = labels
+            both = (("stream", shard.stream_name), ("shard", shard.shard_id))
+            labels = self._labels[shard] = both if self._is_per_shard else both[:1]
         return labels
 
 

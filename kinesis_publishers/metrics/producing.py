@@ -20,15 +20,6 @@ from kinesis_publishers.metrics.metric import (
     gauge,
 )
 
-
-def _failed_entries(event: PutRecordsAnswered) -> float | None:
-    return event.entries if event.code else None
-
-
-def _expired(event: RecordsFailed) -> float | None:
-    return event.records if event.code == "RecordExpiredError" else None
-
-
 PRODUCING: Final = (
     counted_records("records_put", "Records that were written.", {RecordsPut: "records"}),
     counter("bytes_put", "By", "Their payload.", {RecordsPut: "payload_bytes"}),
@@ -41,7 +32,7 @@ PRODUCING: Final = (
     counted_records(
         "put_errors",
         "Entries that were refused, or whose call has failed.",
-        {RecordsRefused: "entries", PutRecordsAnswered: _failed_entries},
+        {RecordsRefused: "entries", PutRecordsAnswered: lambda e: e.entries if e.code else None},
         "code",
     ),
     counted_records(
@@ -108,18 +99,19 @@ _METRICS: Final = {
     "UserRecordsFailed": _OURS["records_failed"],
     "UserRecordsMispredicted": _OURS["records_mispredicted"],
     "UserRecordExpired": counted_records(
-        "", "Records that were not accepted within their time to live.", {RecordsFailed: _expired}
+        "",
+        "Records that were not accepted within their time to live.",
+        {RecordsFailed: lambda e: e.records if e.code == "RecordExpiredError" else None},
     ),
     "RetriesPerRecord": counter(
         "",
         "1",
-        "How often a record was sent again before it was written, in the mean of a shard in a "
-        "call.",
+        "How often a record was sent again before it was written: the mean of a shard in a call.",
         {RecordsPut: lambda e: e.attempts / e.records - 1},
     ),
     "UserRecordsPerKinesisRecord": counted_records(
         "",
-        "How many records an entry has, in the mean of a shard in a call.",
+        "The records of an entry: the mean of a shard in a call.",
         {RecordsPut: lambda e: e.records / e.entries},
     ),
     "KinesisRecordsPerPutRecordsRequest": counted_records(

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeAlias
 import click
 from attrs import evolve
 
-from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.leases.rows import (
     lease_options,
     listed_shards,
@@ -140,8 +139,7 @@ def reset(
 async def _plan_reset(
     properties: Properties, names: Collection[str], position: StartingPosition
 ) -> tuple[Rows, Targets]:
-    async with open_control(properties) as control:
-        found, now = await listed_shards(control), control.clock.now()
+    found, now = await listed_shards(properties)
     listed = {shard.key: shard for shards in found.values() for shard in shards}
     if position.timestamp is not None and position.timestamp > now:
         raise click.UsageError(f"--to: {iso_utc(position.timestamp)} lies in the future.")

@@ -11,7 +11,7 @@ import click
 from attrs import evolve
 
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.assembly import open_control, with_region
+from kinesis_publishers.assembly import with_region
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
 from kinesis_publishers.checkpoints.stored_form import instant_text, progress_of
@@ -165,8 +165,7 @@ async def _read_table(
 async def _import(
     properties: Properties, read: _Reader, *, is_dry_run: bool, replaces: bool
 ) -> None:
-    async with open_control(properties) as control:
-        found, now = await listed_shards(control), control.clock.now()
+    found, now = await listed_shards(properties)
     streams = [*found]
     listed = {shard.key for shards in found.values() for shard in shards}
     named: dict[ShardKey, ShardProgress] = {}

@@ -18,7 +18,7 @@ from attrs import asdict
 from attrs.filters import exclude
 
 from kinesis_publishers.abc import CheckpointStore
-from kinesis_publishers.assembly import ControlServices, open_checkpoint_store, open_control
+from kinesis_publishers.assembly import open_checkpoint_store, open_control
 from kinesis_publishers.checkpoints.stored_form import instant_text, progress_fields
 from kinesis_publishers.cli.shared.commands import CleanCommand
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
@@ -118,10 +118,14 @@ async def open_store(
         yield store
 
 
-async def listed_shards(control: ControlServices) -> dict[StreamIdentity, tuple[Shard, ...]]:
-    """Return the streams with all shards that they list."""
-    list_shards = control.discovery.list_shards
-    return {stream: await list_shards(stream.arn) for stream in await control.streams()}
+async def listed_shards(
+    properties: Properties,
+) -> tuple[dict[StreamIdentity, tuple[Shard, ...]], datetime]:
+    """Return the streams with all shards that they list, and the time of the service."""
+    async with open_control(properties) as control:
+        list_shards = control.discovery.list_shards
+        found = {stream: await list_shards(stream.arn) for stream in await control.streams()}
+        return found, control.clock.now()
 
 
 async def load_rows(
@@ -323,11 +327,8 @@ def _drawn(rows: Rows, now: datetime) -> RenderableType:
         holder = lease.holder or "-"
         shards[holder] += 1
         rates[holder] += lease.bytes_per_second or 0
-    rows_of_workers = (
-        (worker, str(count), format_bytes(rates[worker]))
-        for worker, count in sorted(shards.items())
-    )
-    workers = new_table("Worker", "Shards", "Bytes/s", rows=rows_of_workers, no_wrap=True)
+    cells = ((one, str(shards[one]), format_bytes(rates[one])) for one in sorted(shards))
+    workers = new_table("Worker", "Shards", "Bytes/s", rows=cells, no_wrap=True)
     ended = len(rows) - len(running)
     more = [f"and {ended} that have ended"] if ended else []
     return Group(workers, row_table(running, now), *more)

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from decimal import Decimal
 from enum import Enum
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO, Final, Protocol, TypeAlias
+from typing import Any, BinaryIO, Final, TypeAlias
 
 import click
 import orjson
@@ -39,19 +39,6 @@ class Format(Enum):
         """Return the format that the name of ``file`` suggests."""
         extension = os.path.splitext(file)[1].lower()
         return {".csv": cls.CSV, ".parquet": cls.PARQUET}.get(extension, cls.LINES)
-
-
-class Input(Protocol):
-    """Yields records, and counts the bytes of the file that it has read."""
-
-    read_bytes: int
-
-    def groups(self) -> AsyncIterator[Sequence[Entry]]:
-        """Yield the records that are available at once, as groups.
-
-        Raises:
-            ClickException: the rest cannot be read; the records before can be put.
-        """
 
 
 @define(eq=False)
@@ -231,6 +218,10 @@ class Rows:
 
     def _error(self, problem: str) -> click.ClickException:
         return click.ClickException(f"{self._name} {problem}.")
+
+
+Input: TypeAlias = Texts | Lines | Rows
+"""Yields groups of records, as they become available, until an error ends the input."""
 
 
 def _json_value(value: object) -> str:

@@ -22,11 +22,9 @@ from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 
 class RecordView(ABC):
-    """Shows records while a fetcher runs."""
-
     @abstractmethod
     async def run(self, fetcher: KinesisDataFetcher) -> None:
-        """Run ``fetcher``."""
+        """Run ``fetcher``, and show records meanwhile."""
 
     @abstractmethod
     async def show(self, batch: RecordBatch) -> None:
