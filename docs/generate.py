@@ -161,7 +161,9 @@ def _render_options(call: str | None, options: Iterable[Option[Any]]) -> str:
 
 
 def _render_option(option: Option[Any]) -> str:
-    notes = f"{option.doc} Secret." if option.secret else option.doc
+    # The introduction says how a class is given.
+    notes = re.sub(r",?(?: given)? as module:Class or entry point", "", option.doc)
+    notes += " Secret." if option.secret else ""
     default, accepted = _default_of(option), _escape(_accepted_by(option))
     facts = [f"*Default* {default}"] if default else ["*Required*"] if option.required else []
     if accepted and not (default and accepted in _AS_THE_DEFAULT):

@@ -46,32 +46,31 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         key="spark.planner",
         parser=Choice(members=Planner),
         default=Planner.AUTO,
-        doc="Which processes read the records. With prefetch the driver fetches them ahead of the "
-        "micro-batch. With ranges the driver only finds the end of the micro-batch, and the "
-        "executors read the records by POLLING or EFO. auto uses prefetch at the tip, and ranges "
-        "while the backlog is larger than the pool should hold.",
+        doc="Which processes read the records: the driver, ahead of the micro-batch (prefetch), "
+        "or the executors, after the driver has found its end (ranges). auto uses prefetch at "
+        "the tip, and ranges while the backlog is larger than the pool should hold.",
     )
     alignment: Option[Alignment] = Option(
         key="spark.alignment",
         parser=Choice(members=Alignment),
         default=Alignment.ARRIVAL,
-        doc="How the shards of a query are aligned. With arrival, a micro-batch ends at the same "
-        "arrival time in all shards, so that withWatermark drops no row of a shard that is "
-        "behind. With none, each shard is read as fast as possible.",
+        doc="With arrival, a micro-batch ends at the same arrival time in all shards, so that "
+        "withWatermark drops no row of a shard that is behind. With none, each shard is read "
+        "as fast as possible.",
     )
     alignment_patience_seconds: Option[float] = Option(
         key="spark.alignment.patience",
         parser=Duration(),
         default=30_000.0,
         doc="How long the other shards wait for a shard that cannot be read. After that they "
-        "continue without it, and a warning is logged.",
+        "continue without it, with a warning.",
     )
     parallelism: Option[int | None] = Option(
         key="spark.parallelism",
         parser=WholeNumber(minimum=1),
         doc="The largest number of partitions in a micro-batch. The default is the number of "
-        "cores of the driver's machine. Set it on a cluster: a source cannot see the cores of the "
-        "executors.",
+        "cores of the driver's machine. Set it on a cluster: a source cannot see the cores of "
+        "the executors.",
     )
     max_records_per_trigger: Option[int | None] = Option(
         key="spark.maxrecordspertrigger",
@@ -85,9 +84,9 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         key="spark.targetbatchduration",
         parser=Duration(),
         default=10_000.0,
-        doc="The target duration of a backlog micro-batch under ranges, estimated from earlier "
-        "ones. A failed one repeats that much work. A micro-batch has at least 32 MiB of each "
-        "shard. Set this option to the interval of a trigger that fires rarely.",
+        doc="The target duration of a backlog micro-batch under ranges. A failed one repeats that "
+        "much work. A micro-batch has at least 32 MiB of each shard. Set this option to the "
+        "interval of a trigger that fires rarely.",
     )
     target_batch_bytes: Option[int | None] = Option(
         key="spark.targetbatchbytes",
@@ -99,9 +98,9 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
     min_records_per_trigger: Option[int | None] = Option(
         key="spark.minrecordspertrigger",
         parser=WholeNumber(minimum=1),
-        doc="The smallest number of records in a micro-batch. A micro-batch waits for them for "
-        "spark.maxtriggerdelay at most, and no longer once they fill half of the pending pool. "
-        "ranges estimates the number.",
+        doc="The smallest number of records in a micro-batch, which ranges estimates. A "
+        "micro-batch waits for them for spark.maxtriggerdelay at most, and no longer once "
+        "they fill half of the pending pool.",
     )
     max_trigger_delay_seconds: Option[float] = Option(
         key="spark.maxtriggerdelay",
@@ -114,9 +113,8 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         key="spark.maxrecordsperpartition",
         parser=WholeNumber(minimum=1),
         doc="The largest number of records in a partition. If necessary, a micro-batch has more "
-        "partitions than spark.parallelism. Under ranges the number is an estimate: a larger "
-        "polled shard is divided into up to four tasks of at least 10,000 records or 10 MiB. A "
-        "repeated batch is not divided.",
+        "partitions than spark.parallelism. Under ranges the number is an estimate: a polled "
+        "shard is divided into up to four tasks of at least 10,000 records or 10 MiB.",
     )
     include_metadata: Option[bool] = Option(
         key="spark.includemetadata",
@@ -129,9 +127,9 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         key="spark.includebatchmarker",
         parser=Flag(),
         default=False,
-        doc="Whether the sink marks each record with its micro-batch, and whether rows of the "
-        "source have the column batchMarker. dropDuplicates on it removes records that were "
-        "written twice.",
+        doc="Whether the sink marks each record with its micro-batch, and rows of the source have "
+        "the column batchMarker, by which dropDuplicates removes records that were written "
+        "twice.",
     )
 
 

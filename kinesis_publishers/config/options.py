@@ -36,7 +36,7 @@ class Options(TypedDict, total=False):
     aggregation: Literal["auto", "kpl", "unfiltered", "off"] | None
     """How aggregates are delivered."""
     aggregation_on_invalid: Literal["plain", "fail", "dead-letter"] | None
-    """What happens to a record that begins like an aggregate but is not a valid one."""
+    """What happens to an invalid aggregate."""
     failondataloss: bool | None
     """Whether a trimmed position or a re-created stream is an error."""
     stream_initpos: Literal["LATEST", "TRIM_HORIZON", "AT_TIMESTAMP"] | None
@@ -280,9 +280,9 @@ class Options(TypedDict, total=False):
     lease_enabled: bool | None
     """Whether the processes of kinesis.checkpoint.application share the shards."""
     lease_workerid: str | None
-    """The name of this worker."""
+    """The name of this worker, unique among the live workers of the application."""
     lease_failovermillis: Time | None
-    """How long a lease lasts without renewal."""
+    """How long a lease lasts without renewal, the same for all workers of an application."""
     lease_handovermillis: Time | None
     """How long a worker may take to finish its records of a shard that another one wants."""
     lease_maxleasesforworker: int | None
@@ -300,7 +300,7 @@ class Options(TypedDict, total=False):
     producer_buffer_whenfull: Literal["wait", "fail"] | None
     """What happens when the buffer is full."""
     producer_ordering: Literal["none", "key"] | None
-    """Whether the records of each partition key are written in the order in which they are put."""
+    """With key, the records of a partition key are written in the order in which they are put."""
     producer_batch_maxrecords: int | None
     """The largest number of entries in a PutRecords call."""
     producer_batch_maxbytes: int | str | None

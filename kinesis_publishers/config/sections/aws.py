@@ -127,8 +127,8 @@ class CredentialsConfig(Section, section="AWS"):
         key=f"{CREDENTIALS_PREFIX}.role.provider",
         parser=Choice(members=CredentialsProvider),
         doc="The source of the credentials that assume the role. It accepts all keys of "
-        "aws.credentials.provider below its own name. The default is BASIC if both basic keys are "
-        "set, otherwise AUTO.",
+        "aws.credentials.provider below its own name. The default is BASIC if both basic keys "
+        "are set, otherwise AUTO.",
     )
     source: CredentialsConfig | None = None
     web_identity_token_file: Option[str | None] = _credential(
@@ -255,9 +255,8 @@ class AwsConfig(Section, section="AWS"):
     region: Option[str | None] = Option(
         key="aws.region",
         parser=Text(accepts="a region such as eu-west-1", pattern=r"[a-zA-Z0-9][a-zA-Z0-9-]{0,62}"),
-        doc="The region. The default is the region of the stream's ARN, of AWS_REGION, or of "
-        "botocore's chain. A region that contradicts an ARN is an error, unless aws.endpoint is "
-        "set.",
+        doc="The region. The default is that of the stream's ARN, of AWS_REGION, or of botocore's "
+        "chain. A region that contradicts an ARN is an error, unless aws.endpoint is set.",
     )
     endpoint_url: Option[str | None] = Option(
         key="aws.endpoint", parser=URL, doc="The URL of a Kinesis endpoint other than AWS's own."
@@ -266,7 +265,7 @@ class AwsConfig(Section, section="AWS"):
         key="aws.cabundle",
         parser=Text(accepts="the path of a file with CA certificates in PEM format"),
         doc="The CA certificates for an https endpoint that is not AWS's own. The default is "
-        "those of AWS_CA_BUNDLE, or of botocore.",
+        "AWS_CA_BUNDLE, or botocore's.",
     )
     credentials: Derived[CredentialsConfig] = Derived(CredentialsConfig.from_properties)
     max_connections: Option[int] = Option(
@@ -274,7 +273,7 @@ class AwsConfig(Section, section="AWS"):
         parser=WholeNumber(minimum=1),
         default=10_000,
         section="Enhanced fan-out",
-        doc="The connection limit of the data plane, and of subscriptions over HTTP/1.1; over "
+        doc="The connection limit of the data plane, and of subscriptions over HTTP/1.1. Over "
         "HTTP/2 each subscription has its own connection, without a limit.",
     )
 

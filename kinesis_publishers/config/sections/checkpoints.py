@@ -45,7 +45,7 @@ class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS)
         key="checkpoint.application",
         parser=Text(accepts="1 to 128 letters, digits or _.-", pattern=r"[a-zA-Z0-9_.-]{1,128}"),
         doc="The name of the application, which owns the checkpoints. It turns checkpoints on: "
-        "reading continues from the stored position of the application.",
+        "reading continues from the stored position.",
     )
     store: Option[str] = Option(
         key="checkpoint.store",
@@ -143,8 +143,8 @@ class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespa
         parser=Text(accepts="3 to 255 letters, digits or _.-", pattern=r"[a-zA-Z0-9_.-]{3,255}"),
         default="kinesis-publishers-checkpoints",
         doc="The table of dynamodb, which any number of applications may share. With leases in "
-        "the format of the KCL, each application has its own table, which by default has the name "
-        "of the application.",
+        "the format of the KCL, each application has its own, by default with the "
+        "application's name.",
     )
     endpoint_url: Option[str | None] = Option(
         key="checkpoint.dynamodb.endpoint",

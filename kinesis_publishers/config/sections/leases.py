@@ -83,28 +83,28 @@ class LeaseConfig(Section, section="Workers", namespace=Namespace.OURS):
         key="lease.enabled",
         parser=Flag(),
         default=False,
-        doc="Whether the processes of kinesis.checkpoint.application share the shards: each shard "
-        "is read by the process that has the lease on it, in kinesis.checkpoint.store.",
+        doc="Whether the processes of kinesis.checkpoint.application share the shards, by leases "
+        "in kinesis.checkpoint.store.",
     )
     worker_id: Option[str | None] = Option(
         key="lease.workerid",
         parser=Text(accepts="1 to 256 printable characters", pattern=r"[!-~]{1,256}"),
-        doc="The name of this worker. No other worker of the application may have it at the same "
-        "time. The default is made of the host, the process and a random number.",
+        doc="The name of this worker, unique among the live workers of the application. The "
+        "default is made of the host, the process and a random number.",
     )
     failover_seconds: Option[float] = Option(
         key="lease.failovermillis",
         parser=Duration(minimum=1000.0),
         default=10_000.0,
-        doc="How long a lease lasts without renewal. After that time, other workers take over the "
-        "shards of a dead worker. It must be the same for all workers of an application.",
+        doc="How long a lease lasts without renewal, the same for all workers of an application. "
+        "After that, other workers take over the shards of a dead worker.",
     )
     handover_seconds: Option[float] = Option(
         key="lease.handovermillis",
         parser=Duration(),
         default=30_000.0,
         doc="How long a worker may take to finish its records of a shard that another one wants. "
-        "After that time the shard is taken from it, and records may be repeated. With 0, it is "
+        "After that the shard is taken from it, and records may be repeated. With 0, it is "
         "taken immediately.",
     )
     max_leases: Option[int | None] = Option(
@@ -116,7 +116,7 @@ class LeaseConfig(Section, section="Workers", namespace=Namespace.OURS):
         key="lease.format",
         parser=Choice(members=LeaseFormat),
         doc="How dynamodb stores leases. kcl, the default there, is the format of the Kinesis "
-        "Client Library, which may work on the same table at the same time. own is the format of "
-        "all other stores.",
+        "Client Library, which may work on the same table. own is the format of all other "
+        "stores.",
     )
     format: Derived[LeaseFormat] = Derived(_lease_format)

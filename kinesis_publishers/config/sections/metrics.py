@@ -50,8 +50,8 @@ class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
         parser=_SinksParser(),
         default=("log",),
         guarded=":",
-        doc="Where diagnostic events go: the log, a summary in the log, OpenTelemetry, "
-        "Prometheus or CloudWatch metrics, or a class of your own (an EventReporter).",
+        doc="Where diagnostic events go: to the log, to metrics, or to a class of your own (an "
+        "EventReporter).",
     )
     level: Option[MetricsLevel] = Option(
         key="metrics.level",

@@ -161,8 +161,8 @@ class InitialPositionConfig(Section, section="Source"):
         default=(),
         namespace=Namespace.OURS,
         doc="JSON with positions of single shards, or of streams by name or ARN, that were not "
-        "read before; the others begin at stream.initpos. A shard that ListShards does not return "
-        "is an error (failondataloss).",
+        "read before. The others begin at stream.initpos. A shard that is not listed is an "
+        "error (failondataloss).",
     )
 
     @property
@@ -187,8 +187,8 @@ class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
         key="stream.endpos",
         parser=Choice(members=EndingPosition),
         default=EndingPosition.LATEST,
-        doc="Where a batch read ends. LATEST is the instant at which the DataFrame is loaded. "
-        "Only spark.read has an end; all other readers refuse these options.",
+        doc="Where a batch read (spark.read) ends. LATEST is the instant at which the DataFrame "
+        "is loaded. All other readers refuse these options.",
     )
     timestamp_text: ClassVar[Option[str | None]] = _timestamp_text(
         "stream.endpos", "The instant of AT_TIMESTAMP, exclusive"

@@ -70,7 +70,7 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         default=300_000.0,
         spellings=("producer.recordttl",),
         doc="How long a record is retried while the service refuses it or cannot be reached. "
-        "After that its future has the error. The KPL's RecordTtl is 30 seconds.",
+        "After that its future has the error.",
     )
     max_records: Option[int] = Option(
         key="producer.buffer.maxrecords",
@@ -88,17 +88,17 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         key="producer.buffer.whenfull",
         parser=Choice(members=WhenFull),
         default=WhenFull.WAIT,
-        doc="What happens when the buffer is full: a record waits for room (wait), which is the "
-        "backpressure, or its future fails immediately (fail).",
+        doc="What happens when the buffer is full: a record waits for room (wait), or its future "
+        "fails immediately (fail).",
     )
     ordering: Option[Ordering] = Option(
         key="producer.ordering",
         parser=Choice(members=Ordering),
         default=Ordering.NONE,
-        doc="Whether the records of each partition key are written in the order in which they are "
-        "put (key). The next record of a key waits until the previous one is acknowledged; an "
-        "aggregate carries many records of a key at once. With none, a record that is retried may "
-        "be written after later ones.",
+        doc="With key, the records of a partition key are written in the order in which they are "
+        "put: the next one waits until the previous one is acknowledged, but an aggregate "
+        "carries many at once. With none, a record that is retried may be written after later "
+        "ones.",
     )
     batch_records: Option[int] = Option(
         key="producer.batch.maxrecords",
@@ -164,7 +164,8 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         parser=Flag(),
         default=True,
         doc="Whether the rate adapts to throttling: it falls to as little as 5 % for a shard that "
-        "throttles, and then rises step by step. This lets several producers share a stream.",
+        "throttles, and then rises step by step, so that several producers can share a "
+        "stream.",
     )
     fails_on_error: Option[bool] = Option(
         key="producer.failonerror",

@@ -64,9 +64,8 @@ class PollingConfig(Section, section="Polling"):
         default=Encoding.AUTO,
         namespace=Namespace.OURS,
         doc="The encoding of GetRecords, GetShardIterator and PutRecords. cbor takes a quarter "
-        "fewer bytes than json. auto uses CBOR, with two exceptions: it reads streams with "
-        "records below 1 kB as JSON, which takes less CPU, and it uses JSON if the service does "
-        "not understand CBOR, as some emulators do not.",
+        "fewer bytes than json. auto is CBOR, but JSON for streams with records below 1 kB, "
+        "where it takes less CPU, and for services that do not understand CBOR.",
     )
     get_records_retry: RetryOptions = RetryOptions(
         "shard.getrecords", "GetRecords", retries=3, base=300, longest=1000

@@ -175,9 +175,8 @@ class SourceConfig(Section, section="Source"):
         parser=Choice(members=OnInvalidAggregate),
         default=OnInvalidAggregate.PLAIN,
         namespace=Namespace.OURS,
-        doc="What happens to a record that begins like an aggregate but is not a valid one: it is "
-        "delivered unchanged (plain), raises an error (fail), or goes to the DeadLetter of scan "
-        "(dead-letter).",
+        doc="What happens to an invalid aggregate: it is delivered unchanged (plain), raises an "
+        "error (fail), or goes to the DeadLetter of scan (dead-letter).",
     )
     fail_on_data_loss: Option[bool] = Option(
         key="failondataloss",

@@ -31,8 +31,8 @@ class WatermarkConfig(Section, section="Watermarks"):
         parser=Duration(),
         default=0.0,
         namespace=Namespace.OURS,
-        doc="How far out of order event times may be within a shard. The watermark stays this far "
-        "behind the latest event time.",
+        doc="How far out of order event times may be within a shard: the distance of the "
+        "watermark from the latest event time.",
     )
     idle_interval_seconds: Option[float] = Option(
         key="shard.idle.interval",
@@ -54,7 +54,7 @@ class WatermarkConfig(Section, section="Watermarks"):
         default=0.0,
         doc="How far a shard may be ahead of the others in event time. With 0, no shard waits. "
         "With leases, set it to at least twice watermark.sync.interval and at least "
-        "lease.failovermillis; with less, workers alternate between reading and waiting.",
+        "lease.failovermillis.",
     )
     queue_capacity: Option[int] = Option(
         key="watermark.sync.queue.capacity",
