@@ -43,11 +43,7 @@ from kinesis_publishers.config import (
     StreamsConfig,
     selected_streams,
 )
-from kinesis_publishers.engine.consumer_context import (
-    ConsumerContext,
-    CreatePublisher,
-    MissingShard,
-)
+from kinesis_publishers.engine.consumer_context import ConsumerContext, CreatePublisher
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.delivery import DeliverySink
 from kinesis_publishers.engine.discovery import ShardDiscovery
@@ -93,11 +89,6 @@ class Services:
     slow_calls: SlowCalls
     assigner: ShardAssigner = field(factory=AllShards)
 
-    def missing(self, shard: Shard) -> MissingShard:
-        """Return what decides if the service does not find ``shard``."""
-        has_shard = self.discovery.has_shard
-        return MissingShard(shard, self.data_loss, has_shard, self.clock, self.events)
-
     def consumer_context(
         self, sink: DeliverySink, create_publisher: CreatePublisher
     ) -> ConsumerContext:
@@ -110,7 +101,6 @@ class Services:
             data_loss=self.data_loss,
             clock=self.clock,
             events=self.events,
-            has_shard=self.discovery.has_shard,
         )
 
 
@@ -172,7 +162,11 @@ async def open_services(
                     clock=clock,
                 ),
                 data_loss=DataLossGuard(
-                    fail=source.fail_on_data_loss, events=sink, describe=discovery.describe_now
+                    fail=source.fail_on_data_loss,
+                    events=sink,
+                    clock=clock,
+                    describe=discovery.describe_now,
+                    has_shard=discovery.has_shard,
                 ),
                 clock=clock,
                 events=sink,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import datetime
 from typing import TypeAlias
 
@@ -17,14 +16,7 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink
 from kinesis_publishers.engine.pool import PendingPool, Reservation
-from kinesis_publishers.errors import (
-    ConsumerNotFoundError,
-    InternalServiceError,
-    ProcessingCancelledError,
-    ServiceError,
-    ShardNotFoundError,
-    StreamNotFoundError,
-)
+from kinesis_publishers.errors import ProcessingCancelledError
 from kinesis_publishers.events import (
     BackpressureBegan,
     BackpressureEnded,
@@ -39,33 +31,18 @@ from kinesis_publishers.model import (
     SequenceNumber,
     Shard,
     ShardKey,
-    ShardProgress,
     StartingPosition,
 )
-from kinesis_publishers.retry import RetryBudget, RetryPolicy
 from kinesis_publishers.tasks import cancelled_from_outside_only
-
-#: The errors for a shard that the service does not find.
-SHARD_NOT_FOUND = (StreamNotFoundError, ShardNotFoundError, ConsumerNotFoundError)
 
 _LOGGER = logging.getLogger(__name__)
 
 CreatePublisher: TypeAlias = "Callable[[StartingPosition, Shard], Awaitable[RecordPublisher]]"
-HasShard: TypeAlias = Callable[[Shard], Awaitable[bool]]
-
-# A node of the service may not know a listed shard yet; that lasts for a moment.
-_ASK_AGAIN = RetryPolicy(
-    max_retries=0, base_seconds=1.0, max_seconds=5.0, exponent=1.5, outage_seconds=300.0
-)
 
 
 @frozen(kw_only=True)
 class ConsumerContext:
-    """What the consumers of one fetcher share.
-
-    Attributes:
-        has_shard: as :class:`MissingShard` has it.
-    """
+    """What the consumers of one fetcher share."""
 
     create_publisher: CreatePublisher
     pool: PendingPool
@@ -74,12 +51,8 @@ class ConsumerContext:
     data_loss: DataLossGuard
     clock: Clock
     events: EventSink
-    has_shard: HasShard | None = None
     # A warning was logged about the order of their records.
     _disordered: set[ShardKey] = field(factory=set, init=False)
-
-    def missing(self, shard: Shard) -> MissingShard:
-        return MissingShard(shard, self.data_loss, self.has_shard, self.clock, self.events)
 
     def in_order(self, batch: RecordBatch) -> RecordBatch:
         """Return ``batch`` with its records ascending, each once."""
@@ -209,55 +182,3 @@ async def user_records(
     if is_plain and not has_aggregates(records.payloads[:1]):
         records = drop_processed(records, processed.whole, context.events)
     return records
-
-
-class MissingShard:
-    """Decides what follows when the service does not find a shard or its stream.
-
-    ``has_shard`` asks the service whether it still lists a shard: for one that has left the
-    retention, it reports a missing stream. Without the question that report is believed.
-    """
-
-    def __init__(
-        self,
-        shard: Shard,
-        guard: DataLossGuard,
-        has_shard: HasShard | None,
-        clock: Clock,
-        events: EventSink,
-    ) -> None:
-        self._shard, self._guard, self._has_shard, self._clock = shard, guard, has_shard, clock
-        self._retries = RetryBudget(_ASK_AGAIN, clock, events=events, shard=shard.key)
-
-    def reset(self) -> None:
-        """Reset the retries: the shard was found."""
-        self._retries.reset()
-
-    async def has_left(self, error: ServiceError, progress: ShardProgress) -> bool:
-        """Return whether a shard has left the retention, and report it; otherwise wait.
-
-        Raises:
-            DataLossError: the shard has left, and loss is not tolerated.
-            StreamRecreatedError: the stream is not the one that was read.
-            ServiceError: ``error``, because the stream is gone or nothing can answer.
-            RetriesExhaustedError: the service has listed both for long without finding them.
-        """
-        shard, is_listed = self._shard, None
-        await self._guard.check_identity(shard.stream_arn, cause=error)
-        if isinstance(error, ShardNotFoundError):
-            is_listed = False
-        elif self._has_shard is not None:
-            with suppress(StreamNotFoundError):
-                is_listed = await self._has_shard(shard)
-        if is_listed is False:
-            self._guard.report_unread(shard.key, progress, cause=error)
-            return True
-        if is_listed is None or not isinstance(error, StreamNotFoundError):
-            raise error
-        doubted = InternalServiceError(
-            f"{str(error).rstrip('.')}. But stream and shard are listed.",
-            operation=error.operation,
-            code=error.code,
-        )
-        await self._clock.sleep(self._retries.delay_after(doubted))
-        return False

@@ -8,10 +8,15 @@ from datetime import datetime, timedelta
 
 from attrs import define, field
 
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.lineage import uncovered_hash_keys
 from kinesis_publishers.errors import (
+    ConsumerNotFoundError,
     DataLossError,
+    InternalServiceError,
     PositionTrimmedError,
+    ServiceError,
+    ShardNotFoundError,
     StreamNotFoundError,
     StreamRecreatedError,
 )
@@ -27,6 +32,7 @@ from kinesis_publishers.model import (
     StreamSummary,
 )
 from kinesis_publishers.model.sources import KINESIS, source_of
+from kinesis_publishers.retry import RetryBudget, RetryPolicy
 
 # The shortest retention (AWS service limits): a younger position needs no call.
 _SHORTEST_RETENTION = timedelta(hours=24)
@@ -42,6 +48,14 @@ _KNOWN_FOR = timedelta(minutes=1)
 # A listing may lack a shard for a moment; the KCL's numbers.
 _AUDIT_SECONDS = 120.0
 _LOOKS_UNTIL_HOLE = 3
+
+#: The errors for a shard that the service does not find.
+SHARD_NOT_FOUND = (StreamNotFoundError, ShardNotFoundError, ConsumerNotFoundError)
+
+# A node of the service may not know a listed shard yet; that lasts for a moment.
+_ASK_AGAIN = RetryPolicy(
+    max_retries=0, base_seconds=1.0, max_seconds=5.0, exponent=1.5, outage_seconds=300.0
+)
 
 _REMEDY = (
     "To continue with the remaining records, set kinesis.failondataloss = false; to begin again, "
@@ -63,11 +77,15 @@ class DataLossGuard:
     Args:
         fail: whether to raise (the option's default), or to report an event and continue.
         describe: returns the current description of a stream (by ARN).
+        has_shard: asks the service whether it still lists a shard. For a shard that has left the
+            retention, the service reports a missing stream. ``None`` believes that report.
     """
 
     fails: bool = field(alias="fail")
-    _events: EventSink
+    events: EventSink
+    clock: Clock
     _describe: Callable[[str], Awaitable[StreamSummary]]
+    has_shard: Callable[[Shard], Awaitable[bool]] | None = None
     _identities: dict[str, StreamIdentity] = field(factory=dict, init=False)
     _retentions: dict[str, tuple[datetime, timedelta]] = field(factory=dict, init=False)
     # The positions at which a loss was tolerated: each is reported once.
@@ -76,6 +94,10 @@ class DataLossGuard:
     _audits: dict[str, tuple[float, int]] = field(factory=dict, init=False)
     # By shard: the total time whose records may have been removed unread.
     _unseen: dict[ShardKey, timedelta] = field(factory=dict, init=False)
+
+    def missing(self, shard: Shard) -> MissingShard:
+        """Return what decides if the service does not find ``shard``."""
+        return MissingShard(shard, self)
 
     def note_identity(self, identity: StreamIdentity) -> None:
         """Remember the identity of a stream; another stream of its name is an error from now on."""
@@ -163,13 +185,13 @@ class DataLossGuard:
         self._tolerated[key], self._unseen[key] = as_of, timedelta()
 
     async def report_trimmed(
-        self, shard: Shard, progress: ShardProgress, now: datetime, *, cause: Exception
+        self, shard: Shard, progress: ShardProgress, *, cause: Exception
     ) -> None:
         """Report a trimmed position, unless no record after it can have been removed."""
-        retention = await self._retention(shard.stream_arn, cause=cause)
+        kept_since = self.clock.now() - await self._retention(shard.stream_arn, cause=cause)
         if progress.as_of is not None:
             was_reported = self._tolerated.get(shard.key) == progress.as_of
-            if was_reported or now - retention - progress.as_of <= _SLACK:
+            if was_reported or kept_since - progress.as_of <= _SLACK:
                 return
             self._tolerated[shard.key] = progress.as_of
         self.report(
@@ -179,7 +201,7 @@ class DataLossGuard:
             f"({str(cause).rstrip('.')}).",
             cause=cause,
             after=progress,
-            until=now - retention,
+            until=kept_since,
         )
 
     def check_named(self, stream_arn: str, named: Iterable[str], listed: Collection[Shard]) -> None:
@@ -253,7 +275,7 @@ class DataLossGuard:
         if self.fails:
             raise kind(f"{text} {_REMEDY}") from cause
         after = after or ShardProgress(position=StartingPosition.trim_horizon())
-        self._events(
+        self.events(
             DataLossTolerated(
                 shard=shard,
                 message=text,
@@ -263,3 +285,45 @@ class DataLossGuard:
                 next_record=first,
             )
         )
+
+
+class MissingShard:
+    """Decides what follows when the service does not find a shard or its stream."""
+
+    def __init__(self, shard: Shard, guard: DataLossGuard) -> None:
+        self._shard, self._guard = shard, guard
+        clock, events = guard.clock, guard.events
+        self._retries = RetryBudget(_ASK_AGAIN, clock, events=events, shard=shard.key)
+
+    def reset(self) -> None:
+        """Reset the retries: the shard was found."""
+        self._retries.reset()
+
+    async def has_left(self, error: ServiceError, progress: ShardProgress) -> bool:
+        """Return whether a shard has left the retention, and report it; otherwise wait.
+
+        Raises:
+            DataLossError: the shard has left, and loss is not tolerated.
+            StreamRecreatedError: the stream is not the one that was read.
+            ServiceError: ``error``, because the stream is gone or nothing can answer.
+            RetriesExhaustedError: the service has listed both for long without finding them.
+        """
+        shard, is_listed = self._shard, None
+        await self._guard.check_identity(shard.stream_arn, cause=error)
+        if isinstance(error, ShardNotFoundError):
+            is_listed = False
+        elif self._guard.has_shard is not None:
+            with suppress(StreamNotFoundError):
+                is_listed = await self._guard.has_shard(shard)
+        if is_listed is False:
+            self._guard.report_unread(shard.key, progress, cause=error)
+            return True
+        if is_listed is None or not isinstance(error, StreamNotFoundError):
+            raise error
+        doubted = InternalServiceError(
+            f"{str(error).rstrip('.')}. But stream and shard are listed.",
+            operation=error.operation,
+            code=error.code,
+        )
+        await self._guard.clock.sleep(self._retries.delay_after(doubted))
+        return False

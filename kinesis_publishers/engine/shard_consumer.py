@@ -131,8 +131,7 @@ class ShardConsumer(RecordBatchConsumer):
             await asyncio.wait([self._delivering])
 
     async def report_trimmed(self, error: PositionTrimmedError) -> None:
-        reached, now = self._loop.reached, self.context.clock.now()
-        await self.context.data_loss.report_trimmed(self.shard, reached, now, cause=error)
+        await self.context.data_loss.report_trimmed(self.shard, self._loop.reached, cause=error)
 
     def reach_end_of_shard(self) -> None:
         self._has_ended = True

@@ -9,11 +9,11 @@ from typing import Protocol
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.config.plugins import check_fit
 from kinesis_publishers.engine.consumer_context import (
-    SHARD_NOT_FOUND,
     ConsumerContext,
     DeliveryRoom,
     drop_processed,
 )
+from kinesis_publishers.engine.data_loss import SHARD_NOT_FOUND
 from kinesis_publishers.errors import PluginLoadError, PositionTrimmedError, PublisherCancelledError
 from kinesis_publishers.model import (
     PositionType,
@@ -70,7 +70,7 @@ class ShardLoop:
         self.delivery_error: BaseException | None = None
         self._context = context
         self._consumer, self._owner = consumer, owner
-        self._missing = context.missing(shard)
+        self._missing = context.data_loss.missing(shard)
         self._run: asyncio.Timeout | None = None
 
     async def read(self) -> None:

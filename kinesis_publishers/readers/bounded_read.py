@@ -18,7 +18,7 @@ from kinesis_publishers.config import (
     Properties,
     StreamsConfig,
 )
-from kinesis_publishers.engine.consumer_context import SHARD_NOT_FOUND
+from kinesis_publishers.engine.data_loss import SHARD_NOT_FOUND
 from kinesis_publishers.errors import InvalidOptionError, PositionTrimmedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import (
@@ -191,7 +191,7 @@ class _BatchPlan:
         self, shard: Shard, position: StartingPosition, look: Callable[[], Awaitable[_T]]
     ) -> _T:
         """Look, again while the service does not find a shard that it lists."""
-        missing = self._services.missing(shard)
+        missing = self._services.data_loss.missing(shard)
         while True:
             try:
                 return await look()

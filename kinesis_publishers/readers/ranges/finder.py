@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from kinesis_publishers.assembly import Services
 from kinesis_publishers.engine.alignment import LATE_AFTER, ReadLimit, latest_known
-from kinesis_publishers.engine.consumer_context import SHARD_NOT_FOUND
+from kinesis_publishers.engine.data_loss import SHARD_NOT_FOUND
 from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
 from kinesis_publishers.model import ShardKey, StartingPosition, StreamProgress
@@ -244,17 +244,16 @@ class KinesisRangeFinder:
         self._shards.progress[probe.shard.key] = probe.progress
 
     async def _look_or_begin_again(self, probe: ShardProbe, look: Look) -> None:
-        services = self._services
-        missing = services.missing(probe.shard)
+        guard = self._services.data_loss
+        missing = guard.missing(probe.shard)
         # Retry within the round: Trigger.Once has only one.
         while True:
             try:
                 return await look(probe)
             except PositionTrimmedError as error:
-                now, progress = services.clock.now(), probe.progress
-                await services.data_loss.report_trimmed(probe.shard, progress, now, cause=error)
+                await guard.report_trimmed(probe.shard, probe.progress, cause=error)
                 horizon = StartingPosition.trim_horizon()
-                probe.begin_again(await services.polling.create(horizon, probe.shard))
+                probe.begin_again(await self._services.polling.create(horizon, probe.shard))
             except SHARD_NOT_FOUND as error:
                 if await missing.has_left(error, probe.progress):
                     return probe.give_up()

@@ -268,6 +268,7 @@ class ShardReader:
             data_loss=DataLossGuard(
                 fail=self.fails_on_data_loss,
                 events=self.events.append,
+                clock=self.clock,
                 describe=self.control_plane.describe_stream,
             ),
             clock=self.clock,

@@ -99,7 +99,9 @@ class SimulatedWorld:
             data_loss=DataLossGuard(
                 fail=fails_on_data_loss,
                 events=events,
+                clock=self.clock,
                 describe=discovery.describe_now,
+                has_shard=discovery.has_shard,
             ),
             clock=self.clock,
             events=events,

@@ -10,7 +10,6 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers import Delivery, RunResult, ShardStatus
-from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.testing.fakes import (
@@ -179,7 +178,7 @@ async def test_a_question_for_the_retention_is_no_delivery():
     reader = reader_of(ScriptedRun(batches=[late]))
     # The clock stands still: nothing is in doubt before these records come.
     consumer = reader.consumer(after(3, as_of=NOW))
-    guard = DataLossGuard(fail=True, events=reader.events.append, describe=answer)
+    guard = evolve(consumer.context.data_loss, describe=answer)
     context = evolve(consumer.context, data_loss=guard)
     consumer = ShardConsumer(consumer.shard, consumer.progress, context)
     running = asyncio.create_task(consumer.run())

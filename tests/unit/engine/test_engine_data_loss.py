@@ -18,6 +18,7 @@ from kinesis_publishers import (
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.errors import DataLossError, PositionTrimmedError, StreamRecreatedError
 from kinesis_publishers.events import DataLossTolerated
+from kinesis_publishers.testing import ManualClock
 from kinesis_publishers.testing.fakes import STREAM_ARN, FakeStream, sample_shard
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ class Guarded:
 
     def __attrs_post_init__(self) -> None:
         self.guard = DataLossGuard(
-            fail=self.fail, events=self.events.append, describe=self.describe
+            fail=self.fail,
+            events=self.events.append,
+            clock=ManualClock(NOW),
+            describe=self.describe,
         )
 
     async def describe(self, stream_arn: str) -> StreamSummary:
@@ -157,7 +161,7 @@ async def test_a_stream_that_was_created_again_is_told_from_positions_that_are_t
     with pytest.raises(StreamRecreatedError, match="deleted and created again"):
         await guarded.guard.check_identity(STREAM_ARN)
     with pytest.raises(StreamRecreatedError, match="deleted and created again"):
-        await guarded.guard.report_trimmed(SHARD, progress(NOW), NOW, cause=LookupError())
+        await guarded.guard.report_trimmed(SHARD, progress(NOW), cause=LookupError())
 
 
 def test_a_loss_is_raised_as_the_kind_that_it_is_with_its_cause():

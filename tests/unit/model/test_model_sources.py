@@ -20,6 +20,7 @@ from kinesis_publishers.model.sources import (
     stream_arn_of,
     stream_name_of,
 )
+from kinesis_publishers.testing import ManualClock
 
 _KINESIS_ARN = "arn:aws-cn:kinesis:cn-north-1:123456789012:stream/orders"
 _TABLE_ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/orders/stream/2026-01-01T00:00:00.000"
@@ -77,7 +78,7 @@ def test_only_a_service_with_hash_keys_can_lack_some(arn: str, reports: int) -> 
         raise AssertionError("no stream is described")
 
     events: list[Event] = []
-    guard = DataLossGuard(fail=False, events=events.append, describe=describe)
+    guard = DataLossGuard(fail=False, events=events.append, clock=ManualClock(), describe=describe)
     for look in range(5):
         guard.audit(arn, (), look * 120.0)
     assert len(events) == reports

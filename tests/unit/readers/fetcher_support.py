@@ -188,7 +188,9 @@ class World:
             data_loss=DataLossGuard(
                 fail=self.fails_on_data_loss,
                 events=self.events.append,
+                clock=self.clock,
                 describe=discovery.describe_now,
+                has_shard=discovery.has_shard,
             ),
             clock=self.clock,
             events=self.events.append,

@@ -48,7 +48,8 @@ def consumer_of(reader: ShardReader, *args: object, listed: bool | Exception, **
         return listed
 
     consumer = reader.consumer(*args, **more)
-    context = evolve(consumer.context, has_shard=has_shard)
+    guard = evolve(consumer.context.data_loss, has_shard=has_shard)
+    context = evolve(consumer.context, data_loss=guard)
     return ShardConsumer(consumer.shard, consumer.progress, context)
 
 
