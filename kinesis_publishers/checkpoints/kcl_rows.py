@@ -1,7 +1,7 @@
 """The rows of the Kinesis Client Library's lease table, as version 3.5 reads and writes them. Pure.
 
-Its DynamoDBLeaseSerializer, DynamoDBMultiStreamLeaseSerializer and DynamoDBLeaseRefresher say what
-the attributes are, and which conditions its writes have.
+The attributes, and the conditions of writes, are those of its DynamoDBLeaseSerializer,
+DynamoDBMultiStreamLeaseSerializer and DynamoDBLeaseRefresher.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from functools import partial, reduce
-from typing import Any, Final, TypeAlias
+from functools import reduce
+from typing import Any, Final
 
 from kinesis_publishers.checkpoints.dynamodb_table import (
     Item,
@@ -24,31 +24,24 @@ from kinesis_publishers.checkpoints.dynamodb_table import (
 )
 from kinesis_publishers.checkpoints.stored_form import (
     fields_of,
-    instant_of,
     lease_of_fields,
     progress_of,
 )
 from kinesis_publishers.checkpoints.versions import Attempt
-from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
     Lease,
     PositionType,
     SequenceNumber,
-    ShardKey,
     ShardProgress,
     StartingPosition,
-    StoredCheckpoint,
     StreamIdentity,
 )
 from kinesis_publishers.model.checkpoints import KCL_WRITER
 
-PlaceOf: TypeAlias = "Callable[[str, Mapping[str, Any]], tuple[ShardKey, datetime] | None]"
-Beginning: TypeAlias = Callable[[ShardKey, PositionType], StartingPosition]
-
 KEY: Final = "leaseKey"
-# By field of a lease. What has no value is not there.
+# By field of a lease. A field without a value has no attribute.
 _ATTRIBUTES: Final = {
     "owner": "leaseOwner",
     "leaving": "checkpointOwner",
@@ -56,10 +49,9 @@ _ATTRIBUTES: Final = {
     "parents": "parentShardId",
     "children": "childShardIds",
 }
-# Ours. The KCL's updates leave them as they are, so that each has to show whether it still holds:
-# the writer does while kpCounter is the leaseCounter, and the position in kpState while it is the
-# one of `checkpoint`.
-_STATE: Final = "kpState"
+# Our own attributes begin with kp. The KCL's updates leave them as they are: the writer holds while
+# kpCounter is the leaseCounter, and the position in kpState while it is that of `checkpoint`.
+STATE: Final = "kpState"
 _UNASKED: Final = " AND (attribute_not_exists(checkpointOwner) OR checkpointOwner = kpLeaving)"
 _LEASE: Final = "LEASE"
 _SHARD_END: Final = "SHARD_END"
@@ -69,26 +61,26 @@ _SILENT_SECONDS: Final = 60
 _LATEST: Final = PositionType.LATEST.value
 _AT_TIMESTAMP: Final = PositionType.AT_TIMESTAMP.value
 
-# A pair (number, sub-sequence number) is the last record that was processed. The KCL reads AT the
-# number and drops what is not after the pair; a record outside of an aggregate counts as number 0.
-# A whole aggregate is thus all that is possible inside: no record has that many, and every language
-# of the KCL's daemon reads the number exactly. Before all of them is -1.
+# A pair (number, sub-sequence number) is the last processed record. The KCL reads AT the number and
+# drops everything up to the pair; a record outside of an aggregate counts as number 0. A whole
+# aggregate is the largest number that every language of the KCL's daemon reads exactly, and that no
+# aggregate reaches. Before all of them is -1.
 _WHOLE: Final = 2**31 - 1
 _NOTHING: Final = -1
 
 _BYTES_PER_KB: Final = 1024
-# Of the year 9999, with which calendars end.
+# Python's calendar ends with the year 9999.
 _LAST_SECOND: Final = 253_402_300_799
 
 
 def stream_key(identity: StreamIdentity) -> str:
-    """Return how a table of several streams names one: account, name, and when it was created."""
+    """Return the key of a stream in a table of several: account, name, and creation time."""
     account = identity.arn.split(":")[4]
     return f"{account}:{identity.name}:{int(identity.created_at.timestamp())}"
 
 
 def key_in_table(identity: StreamIdentity, known: Collection[str]) -> str:
-    """Return under which of the ``known`` keys a table has a stream: its own, if there is none.
+    """Return the one of the ``known`` keys that means a stream; its own, if there is none.
 
     A different creation time belongs to an earlier stream of this name, or was configured by hand.
     The latest one counts.
@@ -100,7 +92,7 @@ def key_in_table(identity: StreamIdentity, known: Collection[str]) -> str:
 
 
 def created_at(key: str | None, identity: StreamIdentity) -> datetime:
-    """Return when the stream of a key was created; ``identity`` is the one of this name now."""
+    """Return when the stream of a key was created; ``identity`` is the current one of its name."""
     if key is None or key == stream_key(identity):
         return identity.created_at
     return datetime.fromtimestamp(min(_creation(key), _LAST_SECOND), UTC)
@@ -121,50 +113,9 @@ def is_lease(item: Item) -> bool:
     return item.get("entityType") in (None, {"S": _LEASE})
 
 
-def stored_in(
-    item: Item, place_of: PlaceOf, beginning: Beginning, *, where: object
-) -> StoredCheckpoint | None:
-    """Return what a row says for which :func:`is_lease` holds; ``where`` is its table.
-
-    Args:
-        item: the row.
-        place_of: says of a leaseKey, and of what we have added to the row, which shard it is, and
-            when the stream of such a key was created; ``None`` leaves the row alone.
-        beginning: says where the reading of a shard begins whose row has only LATEST or
-            AT_TIMESTAMP.
-
-    Raises:
-        CheckpointError: it is no lease, or damaged.
-    """
-    try:
-        values = values_of(item)
-        state = json.loads(values.get(_STATE, "{}"))
-        place = place_of(values[KEY], state)
-        if place is None:
-            return None
-        shard, created = place
-        known = state.get("stream_created_at")
-        checkpoint = Checkpoint(
-            shard=shard,
-            stream_created_at=created if known is None else instant_of(known),
-            progress=_progress(values, state, partial(beginning, shard)),
-            lease=_lease(values, state),
-        )
-        return StoredCheckpoint(checkpoint=checkpoint, version=version_of(values))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise CheckpointError(
-            f"{where} has a row that is no lease of the Kinesis Client Library ({error!r}): "
-            f"{item!r:.500}. If the table is of something else, set "
-            "kinesis.checkpoint.dynamodb.table to another. If the row is damaged, restore it; or "
-            "set its checkpoint to TRIM_HORIZON and remove its kpState, and the shard is read from "
-            "the beginning of the retention. Do not remove it: a shard without a row may count as "
-            "read."
-        ) from error
-
-
 def version_of(values: Values) -> CheckpointVersion:
     """Return the version of a row, with an invented writer if the KCL has written it last."""
-    # The KCL asks for a hand-over without a new counter: such a row has another version, too.
+    # The KCL requests a hand-over without a new counter: that makes another version, too.
     owners = [values.get("leaseOwner"), values.get("checkpointOwner")]
     return CheckpointVersion(
         number=int(values["leaseCounter"]),
@@ -174,7 +125,7 @@ def version_of(values: Values) -> CheckpointVersion:
 
 def written_at(values: Values) -> str | None:
     """Return when a row was written, if that was not the KCL."""
-    return json.loads(values[_STATE]).get("written_at") if _is_ours(values) else None
+    return json.loads(values[STATE]).get("written_at") if _is_ours(values) else None
 
 
 def _is_ours(values: Values) -> bool:
@@ -182,11 +133,12 @@ def _is_ours(values: Values) -> bool:
     return is_last and values.get("checkpointOwner") in (None, values.get("kpLeaving"))
 
 
-def _progress(
+def progress_in(
     values: Values,
     state: Mapping[str, Any],
     beginning: Callable[[PositionType], StartingPosition],
 ) -> ShardProgress:
+    """Return how far a shard has been read; ``beginning`` is called for LATEST and AT_TIMESTAMP."""
     text, sub = values["checkpoint"], values.get("checkpointSubSequenceNumber", 0)
     if text == {"NULL": True}:
         # zio-kinesis, before its first checkpoint.
@@ -213,7 +165,7 @@ def _checkpoint_of(progress: ShardProgress, initial: datetime | None) -> tuple[s
         return _SHARD_END, 0
     if number is None:
         # A KCL that takes the shard over reads AT_TIMESTAMP at the instant in its configuration,
-        # and fails if that says LATEST: an instant for which LATEST stands is LATEST again.
+        # and fails if that says LATEST: a pinned LATEST is written as LATEST.
         is_pinned = position.timestamp is not None and position.timestamp != initial
         return (_LATEST if is_pinned else position.type.value), 0
     if number.sub_sequence_number is not None:
@@ -222,7 +174,7 @@ def _checkpoint_of(progress: ShardProgress, initial: datetime | None) -> tuple[s
     return number.sequence_number, _WHOLE if is_after else _NOTHING
 
 
-def _lease(values: Values, state: Mapping[str, Any]) -> Lease | None:
+def lease_in(values: Values, state: Mapping[str, Any]) -> Lease | None:
     is_ours = _is_ours(values)
     if is_ours and "settle_seconds" not in state:
         return None
@@ -248,8 +200,8 @@ def row_update(
 ) -> dict[str, Any]:
     """Return the parameters of an UpdateItem that writes ``checkpoint`` on its condition.
 
-    ``state`` is what :func:`row_state` returns, and ``initial`` the instant of AT_TIMESTAMP in the
-    configuration, also in that of the KCL.
+    ``state`` is from :func:`row_state`, and ``initial`` the instant of AT_TIMESTAMP in our
+    configuration and in the KCL's.
     """
     lease = checkpoint.lease or Lease()
     if lease.leaving is not None and _owners_of(attempt.expected) == {
@@ -257,15 +209,23 @@ def row_update(
         "checkpointOwner": None,
     }:
         return _request_to_kcl(key, lease)
-    changes = _progress_changes(attempt.version, checkpoint, initial) | _lease_changes(lease)
-    changes[_STATE] = json.dumps(state, separators=(",", ":"))
+    version = attempt.version
+    text, sub = _checkpoint_of(checkpoint.progress, initial)
+    changes = _lease_changes(lease) | {
+        "leaseCounter": version.number,
+        "checkpoint": text,
+        "checkpointSubSequenceNumber": sub,
+        "kpCounter": version.number,
+        "kpWriter": version.writer,
+        STATE: json.dumps(state, separators=(",", ":")),
+    }
     if attempt.expected is None:
         changes["entityType"] = _LEASE
     stream, shard_id = split_key(key)
     if stream is not None:
         changes |= {"streamName": stream, "shardId": shard_id}
     if lease.switches == 0:
-        # The new owner has made a checkpoint: what the former one had prepared is over.
+        # The new owner has made a checkpoint: the one that the former prepared is obsolete.
         for name in ("", "SubSequenceNumber", "State"):
             changes[f"pendingCheckpoint{name}"] = None
     request, condition = update_of({KEY: key}, changes), row_condition(key, attempt)
@@ -274,9 +234,9 @@ def row_update(
 
 
 def _request_to_kcl(key: str, lease: Lease) -> dict[str, Any]:
-    # As the KCL's own (initiateGracefulLeaseHandoff), without a new counter: its worker renews on
-    # the one that it knows, and would take another one for the loss of its lease. The version that
-    # this makes is thus the KCL's, and nothing is written on it before the row is loaded again.
+    # As the KCL's initiateGracefulLeaseHandoff, without a new counter: its worker would take that
+    # for the loss of its lease. The new version is thus the KCL's, and nothing is written on it
+    # before the row is loaded again.
     request = update_of({KEY: key}, {"leaseOwner": lease.owner, "checkpointOwner": lease.leaving})
     request["ConditionExpression"] = (
         "(leaseOwner = :checkpointOwner AND attribute_not_exists(checkpointOwner))"
@@ -286,47 +246,30 @@ def _request_to_kcl(key: str, lease: Lease) -> dict[str, Any]:
 
 
 def row_state(application: str, attempt: Attempt, checkpoint: Checkpoint, now: datetime) -> Values:
-    """Return what has no attribute of the KCL's: which application writes, when, and what."""
+    """Return the values for which the KCL has no attribute: who writes, when, and what."""
     state: Values = fields_of(checkpoint, attempt.version, now)
+    for name in ("version", "writer", "lease"):
+        state.pop(name, None)
     state |= {"application": application, "stream": checkpoint.shard.stream_arn}
     if (lease := checkpoint.lease) is not None:
         state |= {"settle_seconds": lease.settle_seconds, "consumer_arn": lease.consumer_arn}
-    # The first three have attributes.
-    return {
-        name: value
-        for name, value in state.items()
-        if name not in ("version", "writer", "lease") and value is not None
-    }
-
-
-def _progress_changes(
-    version: CheckpointVersion, checkpoint: Checkpoint, initial: datetime | None
-) -> Values:
-    text, sub = _checkpoint_of(checkpoint.progress, initial)
-    return {
-        "leaseCounter": version.number,
-        "checkpoint": text,
-        "checkpointSubSequenceNumber": sub,
-        "kpCounter": version.number,
-        "kpWriter": version.writer,
-    }
+    return {name: value for name, value in state.items() if value is not None}
 
 
 def _lease_changes(lease: Lease) -> Values:
     changes: Values = {name: getattr(lease, field) for field, name in _ATTRIBUTES.items()}
     changes["kpLeaving"] = lease.leaving
     # The KCL cannot read a row with the range of a single key.
-    if lease.hash_range is not None and lease.hash_range.first < lease.hash_range.last:
-        changes["startingHashKey"] = str(lease.hash_range.first)
-        changes["endingHashKey"] = str(lease.hash_range.last)
+    if (hashes := lease.hash_range) is not None and hashes.first < hashes.last:
+        changes |= {"startingHashKey": str(hashes.first), "endingHashKey": str(hashes.last)}
     if lease.bytes_per_second is not None:
         changes["throughputKBps"] = round(lease.bytes_per_second / _BYTES_PER_KB, 6)
-    # What is known of a shard stays known: the KCL adds it without a new counter.
+    # Known parents and children stay: the KCL adds them without a new counter.
     return {name: value for name, value in changes.items() if value != ()}
 
 
 def row_condition(key: str, attempt: Attempt) -> dict[str, Any]:
-    """Return which row, and ``attempt.replaces``, as parameters of a write."""
+    """Return the key of a row, and ``attempt.replaces``, as parameters of a write."""
     known, also = attempt.expected, ""
     if known is None:
         expected: Values = {KEY: None}
@@ -352,11 +295,10 @@ def _owners_of(version: CheckpointVersion | None) -> Values | None:
 
 
 def worker_row(items: Iterable[Item], worker: str, now: datetime) -> Values | None:
-    """Return what ``worker`` needs to get shards of a leader of the KCL; ``None`` without one.
+    """Return the row for which a leader of the KCL gives ``worker`` shards; ``None`` without one.
 
-    In the KCL's own mode its workers say how busy their machines are, and the leader evens that
-    out. How busy another program is compares with that badly: this worker counts as busy as the
-    KCL's workers are with as many shards.
+    The KCL's workers report how busy their machines are, and its leader balances that. Our load
+    does not compare: this worker reports that of the KCL's workers with as many shards.
     """
     rows: defaultdict[str, list[Item]] = defaultdict(list)
     for item in items:
@@ -377,12 +319,12 @@ def worker_row(items: Iterable[Item], worker: str, now: datetime) -> Values | No
         "sts": {"M": {name: {"L": [{"N": f"{busy[name] * ratio:.3f}"}]} for name in busy}},
         **dict.fromkeys(("lut", "slu"), max(one["lut"] for one in live)),
         "sup": 1,
-        # Only what the KCL's workers write says how busy they are.
+        # The rows of our workers do not say how busy the KCL's are.
         "kpWorker": 1,
     }
 
 
 def _recent(values: Iterable[Mapping[str, str]]) -> float:
-    """Return the moving average of the KCL; -1 is a measurement that failed."""
+    """Return the moving average of the KCL; -1 is a failed measurement."""
     known = [number for one in values if (number := float(one["N"])) != -1]
     return reduce(lambda mean, number: (mean + number) / 2, known) if known else 0.0

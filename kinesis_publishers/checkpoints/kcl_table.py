@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Final, Self
 
 from attrs import define, evolve, field
@@ -17,22 +19,26 @@ from kinesis_publishers.checkpoints.dynamodb_table import (
     Values,
     item_of,
     update_of,
+    values_of,
 )
 from kinesis_publishers.checkpoints.kcl_rows import (
     KEY,
+    STATE,
     created_at,
     is_lease,
     key_in_table,
+    lease_in,
+    progress_in,
     row_condition,
     row_state,
     row_update,
     split_key,
-    stored_in,
     stream_key,
     version_of,
     worker_row,
     written_at,
 )
+from kinesis_publishers.checkpoints.stored_form import instant_of
 from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal
 from kinesis_publishers.config import (
     AwsConfig,
@@ -107,9 +113,34 @@ class KclRows:
         lease_keys = [one.get(KEY, {}).get("S", "") for one in leases]
         self._find_keys({key for one in lease_keys if (key := split_key(one)[0])})
         self._keys = {}
-        read = (stored_in(one, self._place_of, self._beginning, where=self) for one in leases)
-        found = [one for one in read if one is not None]
+        found = [one for one in map(self._stored_in, leases) if one is not None]
         return {one.checkpoint.shard: one for one in found} | _marks_of(found)
+
+    def _stored_in(self, item: Item) -> StoredCheckpoint | None:
+        """Return what a lease says; ``None`` if its stream is not read."""
+        try:
+            values = values_of(item)
+            state = json.loads(values.get(STATE, "{}"))
+            if (place := self._place_of(values[KEY], state)) is None:
+                return None
+            shard, created = place
+            known = state.get("stream_created_at")
+            checkpoint = Checkpoint(
+                shard=shard,
+                stream_created_at=created if known is None else instant_of(known),
+                progress=progress_in(values, state, partial(self._beginning, shard)),
+                lease=lease_in(values, state),
+            )
+            return StoredCheckpoint(checkpoint=checkpoint, version=version_of(values))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise CheckpointError(
+                f"{self} has a row that is no lease of the Kinesis Client Library ({error!r}): "
+                f"{item!r:.500}. If the table is of something else, set "
+                "kinesis.checkpoint.dynamodb.table to another. If the row is damaged, restore it; "
+                "or set its checkpoint to TRIM_HORIZON and remove its kpState, and the shard is "
+                "read from the beginning of the retention. Do not remove it: a shard without a row "
+                "may count as read."
+            ) from error
 
     def _place_of(
         self, lease_key: str, state: Mapping[str, Any]
@@ -145,11 +176,13 @@ class KclRows:
         return shard, created_at(key, identity)
 
     def _instant(self, stream_arn: str) -> datetime | None:
-        """Return the instant of AT_TIMESTAMP in the configuration of a stream."""
         return None if self._initial is None else self._initial.of_stream(stream_arn).timestamp
 
     def _beginning(self, shard: ShardKey, type_: PositionType) -> StartingPosition:
         if type_ is PositionType.LATEST:
+            # Until its first checkpoint, the KCL begins at the tip each time. Here it is pinned to
+            # the instant at which the row was first seen: later records are not lost, and the KCL
+            # would not read earlier ones either.
             now = self._context.clock.now()
             return StartingPosition.at_timestamp(self._seen_at.setdefault(shard, now))
         if (instant := self._instant(shard.stream_arn)) is not None:
@@ -194,8 +227,8 @@ class KclRows:
 class KclLeaseTable(DynamoDbStore):
     """Keeps checkpoints and leases as the KCL does: one table for each application.
 
-    It needs :meth:`name_streams`, as a ``ForeignTable``. The mark that a stream was begun follows
-    from its rows, and is not stored.
+    As a ``ForeignTable`` it needs :meth:`name_streams`. The mark that a stream was begun is not
+    stored: it follows from the stream's rows.
     """
 
     keys: ClassVar[Mapping[str, str]] = {KEY: "HASH"}
@@ -223,7 +256,7 @@ class KclLeaseTable(DynamoDbStore):
         super().__init__(context, aws, config)
         self._rows = KclRows(self, context, initial)
         self._former = former
-        # What the table has, and what a leader of the KCL was told there.
+        # The rows of the table, and the last report to a leader of the KCL.
         self._items: list[Item] = []
         self._reported: Values | None = None
 
@@ -264,7 +297,7 @@ class KclLeaseTable(DynamoDbStore):
             async with former:
                 has_checkpoints = await anext(former.items(Limit=1), None) is not None
         except (CheckpointError, AccessDeniedError):
-            # There is no such table, or it is not for this application.
+            # There is no such table, or this application may not use it.
             return
         if has_checkpoints:
             raise CheckpointError(
