@@ -157,10 +157,10 @@ def deregister(consumer: str, yes: bool, connection: Connection) -> None:
     streams = {StreamsConfig.names.full_key: stream_arn_of(consumer)} if is_arn else {}
     properties = connection.properties_without_reading(streams)
     found = run_until_signal(lambda: _list(properties, {consumer}))
-    if not found:
+    if found:
+        _remove(properties, found, yes=yes, warning="Its readers stop.")
+    else:
         say(f"There is no stream consumer {consumer}: nothing to do.")
-        return
-    _remove(properties, found, yes=yes, warning="Its readers stop.")
 
 
 @consumers.command()
@@ -177,10 +177,10 @@ def prune(yes: bool, properties: Properties) -> None:
       kinesis-publishers consumers prune --config my.properties
     """
     found = run_until_signal(lambda: _left_behind(properties))
-    if not found:
+    if found:
+        _remove(properties, found, yes=yes, warning="No worker is left.")
+    else:
         say("The workers of this application have left no stream consumer: nothing to do.")
-        return
-    _remove(properties, found, yes=yes, warning="No worker is left.")
 
 
 def _remove(properties: Properties, found: _Found, *, yes: bool, warning: str) -> None:

@@ -55,7 +55,15 @@ def list_streams(as_json: bool, connection: Connection) -> None:
       kinesis-publishers list --local
     """
     properties = connection.properties(complete=False)
-    found = run_until_signal(lambda: _list(properties))
+
+    async def list_all() -> list[dict[str, Any]]:
+        async with open_control(properties) as control:
+            return [
+                asdict(one) | {"created_at": one.created_at and iso_utc(one.created_at)}
+                for one in await control.control_plane.list_streams()
+            ]
+
+    found = run_until_signal(list_all)
     if as_json:
         print_json_lines(found)
     elif found:
@@ -64,14 +72,6 @@ def list_streams(as_json: bool, connection: Connection) -> None:
         print_rich(new_table("Stream", "Status", "Mode", "Created", rows=rows, no_wrap=True))
     else:
         say("There are no streams here: kinesis-publishers create NAME makes one.")
-
-
-async def _list(properties: Properties) -> list[dict[str, Any]]:
-    async with open_control(properties) as control:
-        return [
-            asdict(one) | {"created_at": one.created_at and iso_utc(one.created_at)}
-            for one in await control.control_plane.list_streams()
-        ]
 
 
 @click.command(cls=CleanCommand)
@@ -152,15 +152,15 @@ def create(name: str, shards: int | None, connection: Connection) -> None:
     # AWS takes half a minute to create a stream.
     retries = by_full_key(connection.pairs).get(patience, "100")
     properties = connection.properties({StreamsConfig.names.full_key: name, patience: retries})
-    run_until_signal(lambda: _create(properties, name, shards))
+
+    async def create_stream() -> None:
+        async with open_control(properties) as control:
+            await control.control_plane.create_stream(name, shards)
+            # The shards of a stream that is being created cannot be listed.
+            await control.discovery.describe(name)
+
+    run_until_signal(create_stream)
     say(f"{name} is ACTIVE.")
-
-
-async def _create(properties: Properties, name: str, shards: int | None) -> None:
-    async with open_control(properties) as control:
-        await control.control_plane.create_stream(name, shards)
-        # The shards of a stream that is being created cannot be listed.
-        await control.discovery.describe(name)
 
 
 @click.command(cls=CleanCommand)
@@ -178,21 +178,21 @@ def shards(as_json: bool, connection: Connection) -> None:
       kinesis-publishers shards --config my.properties --json | jq 'select(.is_open)'
     """
     properties = connection.properties_without_reading()
-    found = run_until_signal(lambda: _list_shards(properties))
+
+    async def list_shards() -> dict[str, tuple[Shard, ...]]:
+        async with open_control(properties) as control:
+            return {
+                stream.name: await control.discovery.list_shards(stream.arn)
+                for stream in await control.streams()
+            }
+
+    found = run_until_signal(list_shards)
     for stream_name, listed in found.items():
         if as_json:
             ordered = sorted(listed, key=lambda shard: shard.shard_id)
             print_json_lines(shard_fields(shard) for shard in ordered)
         else:
             print_tree(lineage_tree(stream_name, listed))
-
-
-async def _list_shards(properties: Properties) -> dict[str, tuple[Shard, ...]]:
-    async with open_control(properties) as control:
-        return {
-            stream.name: await control.discovery.list_shards(stream.arn)
-            for stream in await control.streams()
-        }
 
 
 def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:

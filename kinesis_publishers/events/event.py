@@ -19,8 +19,8 @@ class Event:
     """A fact about reading or writing. ``str`` returns it as a sentence.
 
     Attributes:
-        level: how :func:`log_event` ranks it: INFO in the life of a fetcher or a producer, DEBUG
-            where there may be thousands a second, and WARNING or higher for what needs attention.
+        level: of the log: INFO in the life of a fetcher or a producer, DEBUG where there may be
+            thousands a second, and WARNING or higher for what needs attention.
         says: the template of the sentence. A field stands in braces, and ``{stream}`` is the name
             of its stream. A format such as ``{error: with #}`` puts the value in the place of
             ``#``; ``None`` or ``""`` leaves the whole text out, and 1 makes its plural singular.

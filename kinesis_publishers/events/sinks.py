@@ -36,11 +36,7 @@ def level_of(event: Event) -> int:
 
 
 def log_event(event: Event) -> None:
-    """Write ``event`` to the logger ``kinesis_publishers``.
-
-    The message is its sentence, and the log record has its fields as attributes. The lifecycle of a
-    fetcher is INFO, each answer and delivery DEBUG, and what needs attention WARNING or higher.
-    """
+    """Write ``event`` to the logger ``kinesis_publishers``, with its fields as attributes."""
     level = level_of(event)
     if _LOGGER.isEnabledFor(level):
         _LOGGER.log(level, "%s", event, extra=event.fields())
@@ -53,8 +49,8 @@ def ignore_event(event: Event) -> None:
 def fan_out_events(*sinks: EventSink) -> EventSink:
     """Return a sink that hands every event to each of ``sinks``, in their order.
 
-    If one raises, the sinks after it do not receive the event, and the error reaches the caller:
-    wrap sinks that may fail in :func:`guard_events`.
+    If one raises, the later ones do not receive the event, and the caller gets the error: wrap
+    sinks that may fail in :func:`guard_events`.
     """
     if len(sinks) == 1:
         return sinks[0]

@@ -10,12 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kinesis_publishers.events import (
-    CallRetried,
-    ProcessingFailed,
-    RecordsFetched,
-    RecordsProcessed,
-)
+from kinesis_publishers import events as ev
 from kinesis_publishers.metrics.metric import MetricTable, counter, for_cloudwatch
 from kinesis_publishers.metrics.table import METRICS
 
@@ -26,13 +21,16 @@ _METRICS: Final = {
         "",
         "{call}",
         "1 for each answer of GetRecords, 0 for each failure.",
-        {RecordsFetched: 1, CallRetried: lambda e: 0 if e.operation == "GetRecords" else None},
+        {
+            ev.RecordsFetched: 1,
+            ev.CallRetried: lambda e: 0 if e.operation == "GetRecords" else None,
+        },
     ),
     "Success": counter(
         "",
         "{delivery}",
         "1 for each delivery that the application has taken, 0 for each that failed.",
-        {RecordsProcessed: 1, ProcessingFailed: 0},
+        {ev.RecordsProcessed: 1, ev.ProcessingFailed: 0},
     ),
     "RecordsProcessed": _OURS["records_processed"],
     "DataBytesProcessed": _OURS["bytes_processed"],

@@ -9,13 +9,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from attrs import evolve, field, frozen
 
-from kinesis_publishers.events import (
-    Event,
-    QueryLagMeasured,
-    RangeRead,
-    ShardEnded,
-    ShardStopped,
-)
+from kinesis_publishers import events as ev
 from kinesis_publishers.model.sources import stream_arn_of, stream_name_of
 
 ValueOf: TypeAlias = Callable[[Any], float | None]
@@ -118,11 +112,7 @@ def for_cloudwatch(name: str, metric: Metric, *, kcl_task: str | None = None) ->
 
 
 def _in_millis(seconds_of: ValueOf) -> ValueOf:
-    def millis_of(event: Any) -> float | None:
-        seconds = seconds_of(event)
-        return None if seconds is None else seconds * _MILLIS
-
-    return millis_of
+    return lambda event: None if (seconds := seconds_of(event)) is None else seconds * _MILLIS
 
 
 @frozen
@@ -145,7 +135,7 @@ class MetricTable:
         return self._by_event.get(event_type, ())
 
 
-def stream_of(event: Event) -> str | None:
+def stream_of(event: ev.Event) -> str | None:
     """Return the name of the stream that ``event`` is about, if it is about one."""
     shard = getattr(event, "shard", None)
     if shard is not None:
@@ -155,9 +145,9 @@ def stream_of(event: Event) -> str | None:
 
 
 def is_end_of_reading(
-    event: Event,
-) -> TypeGuard[ShardEnded | ShardStopped | RangeRead | QueryLagMeasured]:
+    event: ev.Event,
+) -> TypeGuard[ev.ShardEnded | ev.ShardStopped | ev.RangeRead | ev.QueryLagMeasured]:
     """Return whether the shard of ``event`` is no longer being read, or reported."""
-    if isinstance(event, QueryLagMeasured):
+    if isinstance(event, ev.QueryLagMeasured):
         return event.seconds is None
-    return isinstance(event, ShardEnded | ShardStopped | RangeRead)
+    return isinstance(event, ev.ShardEnded | ev.ShardStopped | ev.RangeRead)

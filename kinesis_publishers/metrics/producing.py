@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kinesis_publishers.events import (
-    PutRecordsAnswered,
-    RecordsFailed,
-    RecordsPut,
-    RecordsRefused,
-    ShardMispredicted,
-)
+from kinesis_publishers import events as ev
 from kinesis_publishers.metrics.metric import (
     MetricTable,
     counted_records,
@@ -21,64 +15,73 @@ from kinesis_publishers.metrics.metric import (
 )
 
 PRODUCING: Final = (
-    counted_records("records_put", "Records that were written.", {RecordsPut: "records"}),
-    counter("bytes_put", "By", "Their payload.", {RecordsPut: "payload_bytes"}),
+    counted_records("records_put", "Records that were written.", {ev.RecordsPut: "records"}),
+    counter("bytes_put", "By", "Their payload.", {ev.RecordsPut: "payload_bytes"}),
     counted_records(
-        "entries_put", "Entries that shards count: an aggregate is one.", {RecordsPut: "entries"}
+        "entries_put", "Entries that shards count: an aggregate is one.", {ev.RecordsPut: "entries"}
     ),
     counter(
-        "entry_bytes_put", "By", "The bytes that shards have counted.", {RecordsPut: "entry_bytes"}
+        "entry_bytes_put",
+        "By",
+        "The bytes that shards have counted.",
+        {ev.RecordsPut: "entry_bytes"},
     ),
     counted_records(
         "put_errors",
         "Entries that were refused, or whose call has failed.",
-        {RecordsRefused: "entries", PutRecordsAnswered: lambda e: e.entries if e.code else None},
+        {
+            ev.RecordsRefused: "entries",
+            ev.PutRecordsAnswered: lambda e: e.entries if e.code else None,
+        },
         "code",
     ),
     counted_records(
         "put_retries",
         "How often records were sent again that were written in the end.",
-        {RecordsPut: lambda e: e.attempts - e.records},
+        {ev.RecordsPut: lambda e: e.attempts - e.records},
     ),
     counted_records(
-        "records_failed", "Records that the producer gave up.", {RecordsFailed: "records"}, "code"
+        "records_failed",
+        "Records that the producer gave up.",
+        {ev.RecordsFailed: "records"},
+        "code",
     ),
     duration(
         "put_buffering_duration",
         "How long the oldest record of a shard in a call had waited for it.",
-        {RecordsPut: "buffering_seconds"},
+        {ev.RecordsPut: "buffering_seconds"},
     ),
     duration(
         "put_duration",
         "The time from put to the acknowledgement, for the oldest record of a shard in a call.",
-        {RecordsPut: "seconds"},
+        {ev.RecordsPut: "seconds"},
     ),
     duration(
-        "put_call_duration", "The time that PutRecords takes.", {PutRecordsAnswered: "seconds"}
+        "put_call_duration", "The time that PutRecords takes.", {ev.PutRecordsAnswered: "seconds"}
     ),
     gauge(
         "put_pending_records",
         "{record}",
         "Records that are waiting or being sent.",
-        {PutRecordsAnswered: "pending_records"},
+        {ev.PutRecordsAnswered: "pending_records"},
         sum,
     ),
     gauge(
         "put_pending_bytes",
         "By",
         "Their data and partition keys.",
-        {PutRecordsAnswered: "pending_bytes"},
+        {ev.PutRecordsAnswered: "pending_bytes"},
         sum,
     ),
     counted_records(
         "records_mispredicted",
         "Records that have gone to another shard than expected: the stream was resharded.",
-        {ShardMispredicted: "records"},
+        {ev.ShardMispredicted: "records"},
     ),
     counted_records(
         "records_resent",
         "Records of them that were sent again, because readers of that shard leave them out.",
-        {ShardMispredicted: "resent"},
+        {ev.ShardMispredicted: "resent"},
     ),
 )
 """Part of :data:`~kinesis_publishers.metrics.table.METRICS`."""
@@ -101,24 +104,24 @@ _METRICS: Final = {
     "UserRecordExpired": counted_records(
         "",
         "Records that were not accepted within their time to live.",
-        {RecordsFailed: lambda e: e.records if e.code == "RecordExpiredError" else None},
+        {ev.RecordsFailed: lambda e: e.records if e.code == "RecordExpiredError" else None},
     ),
     "RetriesPerRecord": counter(
         "",
         "1",
         "How often a record was sent again before it was written: the mean of a shard in a call.",
-        {RecordsPut: lambda e: e.attempts / e.records - 1},
+        {ev.RecordsPut: lambda e: e.attempts / e.records - 1},
     ),
     "UserRecordsPerKinesisRecord": counted_records(
         "",
         "The records of an entry: the mean of a shard in a call.",
-        {RecordsPut: lambda e: e.records / e.entries},
+        {ev.RecordsPut: lambda e: e.records / e.entries},
     ),
     "KinesisRecordsPerPutRecordsRequest": counted_records(
-        "", "How many entries a call has.", {PutRecordsAnswered: "entries"}
+        "", "How many entries a call has.", {ev.PutRecordsAnswered: "entries"}
     ),
     "UserRecordsPerPutRecordsRequest": counted_records(
-        "", "How many records a call has.", {PutRecordsAnswered: "records"}
+        "", "How many records a call has.", {ev.PutRecordsAnswered: "records"}
     ),
 }
 

@@ -7,21 +7,10 @@ from typing import NamedTuple, Self
 
 from attrs import define
 
+from kinesis_publishers import events as ev
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import MetricsConfig, Properties
-from kinesis_publishers.events import (
-    BackpressureBegan,
-    BackpressureEnded,
-    CallRetried,
-    Event,
-    EventReceived,
-    LagMeasured,
-    RecordsFetched,
-    RecordsProcessed,
-    ShardStarted,
-    SubscriptionStarted,
-)
 from kinesis_publishers.metrics.metric import is_end_of_reading
 from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.model import ShardKey
@@ -81,7 +70,7 @@ class SummaryLog(EventReporter):
     def from_properties(cls, properties: Properties, clock: Clock) -> Self:
         return cls(MetricsConfig.from_properties(properties).summary_interval_seconds, clock)
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: ev.Event) -> None:
         shard: ShardKey | None = getattr(event, "shard", None)
         # A query reports no throughput by shard.
         if shard is None or hasattr(event, "query"):
@@ -90,25 +79,25 @@ class SummaryLog(EventReporter):
             self._streams[shard.stream_name] = _Interval()
         interval, now = self._streams[shard.stream_name], self._clock.monotonic()
         match event:
-            case RecordsProcessed():
+            case ev.RecordsProcessed():
                 interval.records += event.records
                 interval.payload_bytes += event.payload_bytes
-            case CallRetried():
+            case ev.CallRetried():
                 interval.retries += 1
-            case SubscriptionStarted():
+            case ev.SubscriptionStarted():
                 interval.resubscribes += event.is_reopened
-            case BackpressureBegan():
+            case ev.BackpressureBegan():
                 self._waits[shard] = now
-            case BackpressureEnded():
+            case ev.BackpressureEnded():
                 interval.waited_seconds += now - self._waits.pop(shard, now - event.seconds)
-            case ShardStarted():
+            case ev.ShardStarted():
                 self._answers[shard] = _Answer(None, now)
-            case RecordsFetched() | EventReceived():
+            case ev.RecordsFetched() | ev.EventReceived():
                 lag, last = event.millis_behind_latest, self._answers.get(shard)
                 if lag is None and last is not None:
                     lag = last.lag
                 self._answers[shard] = _Answer(lag, now)
-            case LagMeasured():
+            case ev.LagMeasured():
                 self._lags[shard] = 1000 * event.seconds
             case _ if is_end_of_reading(event):
                 self._answers.pop(shard, None)

@@ -150,9 +150,7 @@ _PROCESSING: Final = (
     ),
     counter("bytes_processed", "By", "Processed payload.", {ev.RecordsProcessed: "payload_bytes"}),
     duration(
-        "processing_duration",
-        "The time that the application takes for a delivery.",
-        {ev.RecordsProcessed: "seconds"},
+        "processing_duration", "The time to process a delivery.", {ev.RecordsProcessed: "seconds"}
     ),
     gauge(
         "processing_lag",
@@ -169,10 +167,7 @@ _PROCESSING: Final = (
         {ev.CallbackDelayed: lambda e: 0 if e.has_returned else e.seconds},
     ),
     counter(
-        "processing_failures",
-        "{delivery}",
-        "Deliveries on which the application raised an error.",
-        {ev.ProcessingFailed: 1},
+        "processing_failures", "{delivery}", "Deliveries that failed.", {ev.ProcessingFailed: 1}
     ),
     counter(
         "checkpoints_saved", "{checkpoint}", "Saved checkpoints.", {ev.CheckpointsSaved: "shards"}
@@ -289,10 +284,7 @@ _QUERIES: Final = (
     ),
     counter("rows_read", "{row}", "Rows that a query has read.", {ev.QueryProgressed: "rows"}),
     counter(
-        "rows_written",
-        "{row}",
-        "Rows that a query has written to a sink in Python; Spark does not say which.",
-        {ev.QueryWrote: "rows"},
+        "rows_written", "{row}", "Rows that a query wrote to Python sinks.", {ev.QueryWrote: "rows"}
     ),
     counter(
         "query_reports", "{report}", "Reports of a query, idle or not.", {ev.QueryProgressed: 1}

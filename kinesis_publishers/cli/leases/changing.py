@@ -43,8 +43,8 @@ from kinesis_publishers.model import (
     StoredCheckpoint,
 )
 
+# The shards that lose their owners, and their new positions; ``None`` for the present ones.
 Targets: TypeAlias = Mapping[ShardKey, ShardProgress | None]
-"""The shards that lose their owners, and where they are read then; ``None``: where they are."""
 
 # More than enough: a worker writes a row every few seconds.
 _MOST_TRIES: Final = 10

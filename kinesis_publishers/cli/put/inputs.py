@@ -36,7 +36,6 @@ class Format(Enum):
 
     @classmethod
     def of(cls, file: str) -> Format:
-        """Return the format that the name of ``file`` suggests."""
         extension = os.path.splitext(file)[1].lower()
         return {".csv": cls.CSV, ".parquet": cls.PARQUET}.get(extension, cls.LINES)
 
@@ -51,17 +50,23 @@ class Texts:
         yield [(text.encode("utf-8", "surrogateescape"), None) for text in self._texts]
 
 
-@define
-class LineSplitter:
-    """Splits bytes into lines, ended by LF or CRLF; with ``is_whole``, all are one record."""
+@define(eq=False)
+class Lines:
+    """The lines of a file or a pipe, ended by LF or CRLF, or all of it as one record."""
 
-    _is_whole: bool = field(default=False, kw_only=True)
+    _file: str
+    _is_whole: bool = False
     _rest: bytearray = field(factory=bytearray, init=False)
+    read_bytes: int = field(default=0, init=False)
 
-    @property
-    def is_too_long(self) -> bool:
-        """Whether the unfinished line is longer than any stream takes."""
-        return len(self._rest) > MAX_RECORD_BYTES
+    async def groups(self) -> AsyncIterator[Sequence[Entry]]:
+        with ExitStack() as opened:
+            async for block in read_blocks(_open(self._file, opened, buffering=0)):
+                self.read_bytes += len(block)
+                yield [(line, None) for line in self.split(block)]
+                if len(self._rest) > MAX_RECORD_BYTES:
+                    break  # Too long already: the rest need not be read.
+            yield [(line, None) for line in self.end()]
 
     def split(self, block: bytes) -> list[bytes]:
         """Return the records that end in ``block``."""
@@ -77,26 +82,6 @@ class LineSplitter:
         rest = bytes(self._rest)
         self._rest.clear()
         return [rest] if rest or self._is_whole else []
-
-
-@define(eq=False)
-class Lines:
-    """The lines of a file, or all of it as one record; the lines of a pipe as they come."""
-
-    _file: str
-    _is_whole: bool
-    read_bytes: int = 0
-
-    async def groups(self) -> AsyncIterator[Sequence[Entry]]:
-        with ExitStack() as opened:
-            stream = _open(self._file, opened, buffering=0)
-            splitter = LineSplitter(is_whole=self._is_whole)
-            async for block in read_blocks(stream):
-                self.read_bytes += len(block)
-                yield [(line, None) for line in splitter.split(block)]
-                if splitter.is_too_long:
-                    break  # Too long already: the rest need not be read.
-            yield [(line, None) for line in splitter.end()]
 
 
 @define(eq=False)
@@ -129,10 +114,7 @@ class Rows:
 
     def _tables(self, stream: BinaryIO) -> Iterator[Sequence[Mapping[str, Any]]]:
         try:
-            if self._format is Format.CSV:
-                yield from self._csv(stream)
-            else:
-                yield from self._parquet(stream)
+            yield from (self._csv if self._format is Format.CSV else self._parquet)(stream)
         except UnicodeDecodeError as error:
             raise self._error(f"is not UTF-8: {error}") from error
         except (csv.Error, ArithmeticError, ValueError) as error:

@@ -156,14 +156,9 @@ def log_everything() -> None:
 def _says_more_than_the_error(record: logging.LogRecord) -> bool:
     """Drop events that repeat the error with which the command ends."""
     # Imported with the first record: `--version` logs none.
-    from kinesis_publishers.events import (
-        FetcherStopped,
-        ProcessingFailed,
-        RecordsFailed,
-        ShardStopped,
-    )
+    from kinesis_publishers import events as ev
 
-    ends = FetcherStopped | ShardStopped | ProcessingFailed | RecordsFailed
+    ends = ev.FetcherStopped | ev.ShardStopped | ev.ProcessingFailed | ev.RecordsFailed
     return not (record.msg == "%s" and any(isinstance(one, ends) for one in record.args or ()))
 
 
