@@ -37,7 +37,7 @@ PRODUCING: Final = (
     ),
     counted_records(
         "put_retries",
-        "How often records were sent again that were written in the end.",
+        "Repeated sends of records that were written in the end.",
         {ev.RecordsPut: lambda e: e.attempts - e.records},
     ),
     counted_records(
@@ -48,7 +48,7 @@ PRODUCING: Final = (
     ),
     duration(
         "put_buffering_duration",
-        "How long the oldest record of a shard in a call had waited for it.",
+        "How long the oldest record of a shard in a call waited for the call.",
         {ev.RecordsPut: "buffering_seconds"},
     ),
     duration(
@@ -69,18 +69,18 @@ PRODUCING: Final = (
     gauge(
         "put_pending_bytes",
         "By",
-        "Their data and partition keys.",
+        "The size of their data and partition keys.",
         {ev.PutRecordsAnswered: "pending_bytes"},
         sum,
     ),
     counted_records(
         "records_mispredicted",
-        "Records that have gone to another shard than expected: the stream was resharded.",
+        "Records that went to another shard than expected: the stream was resharded.",
         {ev.ShardMispredicted: "records"},
     ),
     counted_records(
         "records_resent",
-        "Records of them that were sent again, because readers of that shard leave them out.",
+        "Such records that were sent again: readers of that shard leave them out.",
         {ev.ShardMispredicted: "resent"},
     ),
 )

@@ -76,7 +76,7 @@ _FLINK: Final = (
     gauge(
         "bytes_requested_per_fetch",
         "By",
-        "What the Limit amounts to at the mean payload of the last answer.",
+        "The Limit in bytes, at the mean payload of the last answer.",
         {ev.RecordsFetched: _requested_bytes},
     ),
     gauge(
@@ -88,7 +88,7 @@ _FLINK: Final = (
     gauge(
         "sleep_time_millis",
         "ms",
-        "How much of the time before the last answer was slept, to keep the pace and to back off.",
+        "The time slept before the last answer, to keep the pace and to back off.",
         {ev.RecordsFetched: lambda e: e.sleep_seconds * _MILLIS},
     ),
 )
@@ -155,15 +155,14 @@ _PROCESSING: Final = (
     gauge(
         "processing_lag",
         "s",
-        "How long records may have waited to be processed, in the callback and before it.",
+        "How long records may have waited to be processed, the callback included.",
         {ev.LagMeasured: "seconds", ev.QueryLagMeasured: "seconds"},
     ),
     gauge("watermark_lag", "s", "How old the watermark is.", {ev.WatermarkMeasured: "seconds"}),
     gauge(
         "callback_delay",
         "s",
-        "How long a callback has not returned that takes longer than kinesis.processing.slow-after;"
-        " 0 when it has.",
+        "How long a callback slower than kinesis.processing.slow-after has run; 0 once it returns.",
         {ev.CallbackDelayed: lambda e: 0 if e.has_returned else e.seconds},
     ),
     counter(
@@ -253,7 +252,7 @@ _LIFECYCLE: Final = (
     counter(
         "fetcher_failures",
         "{fetcher}",
-        "Fetchers that an error has stopped.",
+        "Fetchers that an error stopped.",
         {ev.FetcherStopped: lambda e: None if e.error is None else 1},
     ),
     counter("data_losses", "{loss}", "Tolerated losses of records.", {ev.DataLossTolerated: 1}),
@@ -292,7 +291,7 @@ _QUERIES: Final = (
     counter(
         "query_failures",
         "{query}",
-        "Queries that an error has ended, of any source.",
+        "Queries, of any source, that ended with an error.",
         {ev.QueryEnded: lambda e: e.error and 1},
     ),
 )
