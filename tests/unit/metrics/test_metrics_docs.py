@@ -45,7 +45,7 @@ def test_every_metric_is_on_the_page() -> None:
 def test_an_example_runs(block: str, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(block, "observability.md", "exec"), {"__name__": "example"})
     if "Counter" in block:
-        assert capsys.readouterr().out == "1 deliveries, 0 throttles\n"
+        assert capsys.readouterr().out == "1 shards, 0 throttles\n"
 
 
 def test_the_example_of_logging_names_loggers_that_exist() -> None:
