@@ -79,10 +79,18 @@ class LeasedShards(ShardAssigner):
         return frozenset(self._leases.leaving)
 
     def may_deliver(self, shard: ShardKey) -> bool:
-        return self._leases.may_deliver(shard)
+        held = self._leases.held.get(shard)
+        # Of what another worker waits for, only what was handed out before is finished.
+        if held is None or shard in self._leases.leaving:
+            return False
+        return self._clock.monotonic() < held.valid_until
 
     async def permission(self, shard: ShardKey) -> None:
-        await self._leases.permission(shard)
+        leases = self._leases
+        while not self.may_deliver(shard):
+            leases.hurry.set()
+            leases.has_written.clear()
+            await leases.has_written.wait()
 
     def note_delivery(self, shard: ShardKey, payload_bytes: int) -> None:
         if (held := self._leases.held.get(shard)) is not None:
@@ -141,8 +149,8 @@ class LeasedShards(ShardAssigner):
     def unused_consumers(self) -> set[str]:
         """Return the stream consumers to remove after the end of this worker: no other is left.
 
-        They were registered by workers of the application. A worker that was killed counts as
-        alive until its leases have ended; so do all while the store does not answer.
+        A worker that was killed counts as alive until its leases have ended; so do all while the
+        store does not answer.
         """
         view = self._leases.view()
         if not self.has_left or any(

@@ -65,37 +65,6 @@ class Held:
     subscribed_at: float | None = None
     front: Front | None = None
 
-    @property
-    def lease(self) -> Lease:
-        """The lease to write next, without what a renewal or a release changes."""
-        return with_front(lease_of(self.row), self.front)
-
-    def renewed(self, now: float, measure_seconds: float) -> Lease:
-        """Return the lease for a renewal, with the moving average of the throughput."""
-        lease = self.lease
-        average = lease.bytes_per_second
-        if (seconds := now - self.measured_at) >= measure_seconds:
-            rate = self.payload_bytes / seconds
-            average = round(rate if average is None else (rate + average) / 2)
-            self.measured_at, self.payload_bytes = now, 0
-        return evolve(lease, bytes_per_second=average, settle_seconds=0)
-
-    def released(self, now: float, worker: str) -> Lease:
-        """Return the lease for its release by ``worker``, to the one that has asked for it."""
-        lease = self.lease
-        # What this worker has waited for itself is still to be waited for.
-        until = self.ready_at
-        if self.subscribed_at is not None:
-            until = self.subscribed_at + _RESUBSCRIBE_SECONDS
-        return evolve(
-            lease,
-            owner=lease.owner if lease.owner != worker else None,
-            leaving=None,
-            is_idle=None,
-            is_at_tip=None,
-            settle_seconds=max(0, math.ceil(until - now)),
-        )
-
 
 @define(eq=False)
 class HeldLeases:
@@ -111,6 +80,7 @@ class HeldLeases:
         consumer_arns: the stream consumers that this worker has registered, by stream.
         children: what continues shards that have ended.
         hurry: set to load the rows soon.
+        has_written: set after each write.
         wake: is called when the shards to read may have changed.
     """
 
@@ -126,8 +96,8 @@ class HeldLeases:
     consumer_arns: dict[str, str] = field(factory=dict, init=False)
     children: dict[ShardKey, tuple[ChildShard, ...]] = field(factory=dict, init=False)
     hurry: asyncio.Event = field(factory=asyncio.Event, init=False)
+    has_written: asyncio.Event = field(factory=asyncio.Event, init=False)
     wake: Callable[[], None] = field(default=lambda: None, init=False)
-    _renewed: asyncio.Event = field(factory=asyncio.Event, init=False)
     # What another process has written in the name of this worker.
     _twins: set[ShardKey] = field(factory=set, init=False)
 
@@ -155,32 +125,34 @@ class HeldLeases:
             max_leases=self._config.max_leases,
         )
 
-    def may_deliver(self, key: ShardKey) -> bool:
-        """Return whether records of a shard may be handed out now."""
-        held = self.held.get(key)
-        # Of what another worker waits for, only what was handed out before is finished.
-        if held is None or key in self.leaving:
-            return False
-        return self._clock.monotonic() < held.valid_until
-
-    async def permission(self, key: ShardKey) -> None:
-        """Wait until records of a shard may be handed out."""
-        while not self.may_deliver(key):
-            self.hurry.set()
-            self._renewed.clear()
-            await self._renewed.wait()
-
     def renewed(self, key: ShardKey) -> Lease:
-        """Return a lease to write."""
-        seconds = _MEASURE_PARTS * self._config.failover_seconds
-        return self._with_consumer(key, self.held[key].renewed(self._clock.monotonic(), seconds))
+        """Return a lease to write, with the moving average of its throughput."""
+        held, now, lease = self.held[key], self._clock.monotonic(), self._lease(key)
+        average, seconds = lease.bytes_per_second, now - held.measured_at
+        if seconds >= _MEASURE_PARTS * self._config.failover_seconds:
+            rate = held.payload_bytes / seconds
+            average = round(rate if average is None else (rate + average) / 2)
+            held.measured_at, held.payload_bytes = now, 0
+        return evolve(lease, bytes_per_second=average, settle_seconds=0)
 
     def released(self, key: ShardKey) -> Lease:
-        """Return a lease to write that this worker gives up."""
-        now = self._clock.monotonic()
-        return self._with_consumer(key, self.held[key].released(now, self.worker))
+        """Return a lease to write that this worker gives up, to the one that has asked for it."""
+        held, lease = self.held[key], self._lease(key)
+        # What this worker has waited for itself is still to be waited for.
+        until = held.ready_at
+        if held.subscribed_at is not None:
+            until = held.subscribed_at + _RESUBSCRIBE_SECONDS
+        return evolve(
+            lease,
+            owner=lease.owner if lease.owner != self.worker else None,
+            leaving=None,
+            is_idle=None,
+            is_at_tip=None,
+            settle_seconds=max(0, math.ceil(until - self._clock.monotonic())),
+        )
 
-    def _with_consumer(self, key: ShardKey, lease: Lease) -> Lease:
+    def _lease(self, key: ShardKey) -> Lease:
+        lease = with_front(lease_of(self.held[key].row), self.held[key].front)
         # The consumer may have been registered after the lease was taken.
         arn = self.consumer_arns.get(key.stream_arn, lease.consumer_arn)
         return evolve(lease, consumer_arn=arn)
@@ -221,7 +193,7 @@ class HeldLeases:
                 self.wake()
             else:
                 held.row, held.renewed_at, held.valid_until = row, sent_at, valid_until
-        self._renewed.set()
+        self.has_written.set()
 
     def _reconcile(self, key: ShardKey) -> bool:
         """Update a lease: it is still held, requested, or lost.

@@ -109,13 +109,15 @@ class LeaseRows:
     ) -> None:
         """Create what is missing of ``progress``; remove what is gone and not needed."""
         self._listed = dict(listed)
-        new = [
-            shard for key, shard in listed.items() if key in progress and not self._is_begun(key)
-        ]
+        known = [shard for key, shard in listed.items() if key in progress]
         await self.progress.create(
-            new, lambda one: self._begun_row(one, progress), self._is_begun, self.save
+            known, lambda one: self._begun_row(one, progress), self._is_begun, self.save
         )
-        await self._remove_gone(progress)
+        # Once the loss of a shard has been reported, it is no longer in ``progress``.
+        gone = self._read_and_gone() | self._lost_unread(progress)
+        # Otherwise another worker has removed or changed them: the next look tells.
+        with suppress(StaleCheckpointError):
+            await self.progress.remove(gone - self._newer_than_listing())
 
     async def create_children(self, children: Iterable[Shard]) -> None:
         """Create the rows of shards that continue others.
@@ -168,18 +170,6 @@ class LeaseRows:
         has_just_begun = known and None not in instants
         return instants[min(known)] if has_just_begun else found
 
-    async def _remove_gone(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
-        """Remove the rows of shards that have left the listing, once they are not needed.
-
-        Rows of ended shards are needed until all of their children have begun: they say that a
-        child may start, and that it was not read before. Rows of shards that have left unread go
-        once the loss has been reported, which takes them out of ``progress``.
-        """
-        gone = self._read_and_gone() | self._lost_unread(progress)
-        # Otherwise another worker has removed or changed them: the next look tells.
-        with suppress(StaleCheckpointError):
-            await self.progress.remove(gone - self._newer_than_listing())
-
     def _newer_than_listing(self) -> set[ShardKey]:
         """Return the shards that descend from listed ones: what has left, left after its parents.
 
@@ -193,6 +183,10 @@ class LeaseRows:
         return newer
 
     def _read_and_gone(self) -> set[ShardKey]:
+        """Return the ended shards that are no longer listed, and all of whose children have begun.
+
+        Until then their rows say that a child may start, and that it was not read before.
+        """
         rows = self.current()
         begun: set[ShardKey] = set()
         waiting: set[ShardKey] = set()

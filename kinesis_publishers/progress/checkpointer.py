@@ -68,11 +68,7 @@ class KeptProgress(ABC):
 
     @abstractmethod
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
-        """Write the new progress of shards.
-
-        Raises:
-            KinesisPublishersError: the store has failed; it may be tried again.
-        """
+        """Write the new progress of shards; it may be tried again."""
 
     def is_bearable(self, error: KinesisPublishersError) -> bool:
         """Return whether work continues after a failed write: no other reader may begin then."""

@@ -48,7 +48,7 @@ Rows: TypeAlias = Mapping[ShardKey, StoredCheckpoint]
 class ProgressRows:
     """Loads, creates, writes and removes rows, on the versions that it knows.
 
-    The store is open, nothing else in this process writes to it, and one call is made at a time.
+    The store is open, and nothing else in this process calls it.
 
     Attributes:
         call_seconds: how long a call may take; ``None`` leaves that to the store's own patience.
@@ -113,21 +113,16 @@ class ProgressRows:
         try:
             async with self._asking("write"):
                 versions = await self._store.save(writes)
-                self._check_complete(writes, versions)
+                if left_out := [str(one.shard) for one in writes if one.shard not in versions]:
+                    raise CheckpointError(
+                        f"{type(self._store).__name__}.save returned no version for "
+                        f"{', '.join(left_out):.500}: it has to return one for each write."
+                    )
         except StaleCheckpointError as refused:
             self._learn_written(writes, refused.written, sent_at)
             raise
         self._learn_written(writes, versions, sent_at)
         return {*versions}
-
-    def _check_complete(
-        self, writes: Sequence[CheckpointWrite], versions: Mapping[ShardKey, CheckpointVersion]
-    ) -> None:
-        if left_out := [str(one.shard) for one in writes if one.shard not in versions]:
-            raise CheckpointError(
-                f"{type(self._store).__name__}.save returned no version for "
-                f"{', '.join(left_out):.500}: it has to return one for each write."
-            )
 
     def _learn_written(
         self,
@@ -196,8 +191,8 @@ class ProgressRows:
         """Return the streams that resume from their checkpoints, by ARN.
 
         A stream without its mark is not among them: nothing has been read then, and shards without
-        a row would be taken for ones that were found later. Of a stream that was created again,
-        only the rows of the creation with the mark count.
+        a row would count as found later. Of a stream that was created again, only the rows of the
+        creation with the mark count.
         """
         begun = {
             key.stream_arn: row.checkpoint.stream_created_at
@@ -217,13 +212,7 @@ class ProgressRows:
 
     @asynccontextmanager
     async def _asking(self, verb: str) -> AsyncIterator[None]:
-        """Give up a call that takes too long, and name the call in every failure.
-
-        Raises:
-            KinesisPublishersError: the store's own.
-            CheckpointError: the store has raised something else.
-            ConnectionFailedError: it has taken too long.
-        """
+        """Give up a call that takes too long, and name the call in every failure."""
         seconds = self.call_seconds()
         try:
             async with nullcontext() if seconds is None else self._clock.timeout(seconds) as limit:
@@ -233,7 +222,11 @@ class ProgressRows:
                     error.add_note(f"The call was to {verb} checkpoints in {self._store}.")
                     raise
                 except Exception as error:  # a plugin may raise anything
-                    raise self._wrapped(error, verb) from error
+                    raise CheckpointError(
+                        f"The store of checkpoints {type(self._store).__name__} failed to {verb} "
+                        f"them: {type(error).__name__}: {error}. Look into the store; what was "
+                        "processed since the last checkpoint is repeated by the next reader."
+                    ) from error
         except TimeoutError as error:
             if limit is None or not limit.expired():
                 raise
@@ -242,10 +235,3 @@ class ProgressRows:
                 operation=verb,
                 code="timeout",
             ) from error
-
-    def _wrapped(self, error: Exception, verb: str) -> CheckpointError:
-        return CheckpointError(
-            f"The store of checkpoints {type(self._store).__name__} failed to {verb} them: "
-            f"{type(error).__name__}: {error}. Look into the store; what was processed since "
-            "the last checkpoint is repeated by the next reader."
-        )

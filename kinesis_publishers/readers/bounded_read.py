@@ -56,13 +56,8 @@ async def plan_batch(
     """Return the ranges between ``bounds`` in a fixed order.
 
     A look at the end of the batch gives the record that follows it, before which the range ends.
-    Where nothing follows, the range has no last record: it ends at an instant, or with its closed
-    shard. Whether there are records is not looked at: a range may be empty.
-
-    Args:
-        properties: which streams, and how to reach them; with a region.
-        bounds: between which positions the records stand.
-        narrowing: what is not needed is neither searched nor read.
+    Where nothing follows, the range ends at an instant, or with its closed shard. It may be empty.
+    What ``narrowing`` leaves out is neither searched nor read.
 
     Raises:
         StreamNotFoundError: a stream does not exist.
@@ -208,12 +203,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @frozen(kw_only=True)
 class Narrowing:
-    """What a query does not need; ``None`` needs all.
-
-    Attributes:
-        arrived_since: records that arrived earlier are not needed.
-        arrived_until: records that arrived later are not needed.
-    """
+    """What a query needs: these streams, shards and times of arrival; ``None`` needs all."""
 
     stream_names: frozenset[str] | None = None
     shard_ids: frozenset[str] | None = None
@@ -250,10 +240,8 @@ class BatchBounds:
     def from_properties(cls, properties: Properties, *, loaded_at: datetime) -> Self:
         """Read the bounds, without checking that they can work.
 
-        Args:
-            properties: the configuration; without a starting position, reading begins at
-                TRIM_HORIZON.
-            loaded_at: the instant that LATEST means, and the latest possible end.
+        Without a starting position, reading begins at TRIM_HORIZON. ``loaded_at`` is the instant
+        that LATEST means, and the latest possible end.
         """
         loaded_at = _next_millisecond(loaded_at)
         initial = InitialPositionConfig.from_properties(properties)
@@ -295,10 +283,9 @@ class BatchBounds:
         return self.starts.of_stream(stream_arn).timestamp
 
     def narrowed(self, narrowing: Narrowing) -> BatchBounds:
-        """Return bounds within these that hold every record that is needed.
+        """Return bounds within these that hold every record that is needed, and some more.
 
-        Arrival times are neither exact nor in order: a minute more is read on either side, and a
-        reader that needs exactly these times must check each record. Sequence numbers of single
+        A reader that needs exactly these times must check each record. Sequence numbers of single
         shards stay as they are.
         """
         lowest = _shifted(narrowing.arrived_since, -_SLACK)
@@ -312,7 +299,7 @@ class BatchBounds:
     def is_empty(self, shard: ShardKey) -> bool:
         """Return whether nothing of a shard is read."""
         start, until = self.starts.of(shard), self.ends.of(shard)
-        return start is None or (until is not None and not _is_before(start, until))
+        return start is None or (until is not None and (start == until or is_after(start, until)))
 
 
 def _next_millisecond(instant: datetime) -> datetime:
@@ -350,10 +337,3 @@ def is_after(start: StartingPosition, until: StartingPosition) -> bool:
     if start.sequence_number is not None and until.sequence_number is not None:
         return start.sequence_number > until.sequence_number
     return False
-
-
-def _is_before(start: StartingPosition, until: StartingPosition) -> bool:
-    """Return whether records may stand between the two."""
-    if start.timestamp is not None and until.timestamp is not None:
-        return start.timestamp < until.timestamp
-    return start != until and not is_after(start, until)

@@ -93,9 +93,7 @@ async def call_hook(
 ) -> None:
     """Await what a hook does with ``subject``, and report it if that takes long.
 
-    Raises:
-        Exception: what the hook has raised, with a note that names it.
-        TypeError: the hook is no async function.
+    A note names the hook in what it raises; ``TypeError`` if it is no async function.
     """
     try:
         with slow_calls.watching(f"{name} for {subject}", None):
@@ -115,9 +113,7 @@ async def call_hook(
 class RunningConsumers:
     """Starts and stops the consumers of shards as the assigner says.
 
-    Args:
-        sink: that of the context.
-        finished: receives each consumer that has stopped, for any reason.
+    ``finished`` receives each consumer that has stopped, for any reason.
     """
 
     _context: ConsumerContext
@@ -152,7 +148,7 @@ class RunningConsumers:
     async def reported(
         self, slow_calls: SlowCalls, latest_at: Callable[[], datetime | None]
     ) -> AsyncIterator[None]:
-        """Report in the context how far each is behind, and what takes long; advance watermarks.
+        """Report how far each is behind, and what takes long; advance watermarks.
 
         It also logs once that nothing has come since reading began at LATEST, ``latest_at()``.
         """
@@ -193,13 +189,10 @@ class RunningConsumers:
         *,
         given_up: Collection[ShardKey],
     ) -> None:
-        """Start what may be read and is this process's; stop what is no longer.
+        """Start what may be read and is this process's, in ``scope``; stop what is no longer.
 
-        Args:
-            startable: the shards whose parents were read to their ends.
-            progress: where each of them begins.
-            scope: runs the consumers.
-            given_up: the shards that are read no further on purpose.
+        The parents of the ``startable`` shards were read to their ends, and ``progress`` says where
+        they begin. What was ``given_up`` is read no further on purpose.
         """
         # Reading continues although its parent, which was processed here, is read again: its end
         # was not recorded before another worker got it.
@@ -225,7 +218,8 @@ class RunningConsumers:
             is_wanted = key in mine or key in leaving or consumer.progress.is_ended
             if not is_wanted and key not in self._lost:
                 self._lost.add(key)
-                self._withdraw(key, is_lost=True)
+                self._sink.withdraw(key, is_lost=True)
+                self._stop(key, at_once=True)
         for shard in startable:
             key = shard.key
             if key in mine and key not in self._running and key not in given_up:
@@ -265,11 +259,6 @@ class RunningConsumers:
             self._lost.discard(consumer.shard.key)
             self._finished(consumer)
 
-    def _withdraw(self, key: ShardKey, *, is_lost: bool) -> None:
-        """Stop reading a shard; unless it is lost, finish the delivery in progress."""
-        self._sink.withdraw(key, is_lost=is_lost)
-        self._stop(key, at_once=is_lost)
-
     def _stop(self, key: ShardKey, *, at_once: bool = False) -> None:
         """Stop reading a shard; unless ``at_once``, after what is being processed of it."""
         consumer, task = self._running[key]
@@ -289,7 +278,8 @@ class RunningConsumers:
         try:
             if key in self._running:
                 task = self._running[key][1]
-                self._withdraw(key, is_lost=False)
+                self._sink.withdraw(key, is_lost=False)
+                self._stop(key)
                 await asyncio.wait([task])
             if self._checkpointer is not None:
                 await self._checkpointer.flush()

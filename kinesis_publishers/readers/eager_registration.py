@@ -73,12 +73,9 @@ def register_consumers(properties: Properties) -> Properties:
     """Register consumers as EAGER does, and return ``properties`` with their ARNs.
 
     Readers with these properties make no call for a consumer that exists. Calling it again uses the
-    existing consumers. This machine notes what was registered, and its last reader removes it. If
-    the publisher needs no registration, or the strategy is not EAGER, ``properties`` are returned
-    as they are.
-
-    Args:
-        properties: the configuration; with a region.
+    existing consumers. This machine notes what was registered, and its last reader removes it.
+    ``properties``, which have a region, come back as they are if the publisher needs no
+    registration, or the strategy is not EAGER.
 
     Raises:
         AccessDeniedError: the credentials do not allow it; the missing action is named.
@@ -119,10 +116,7 @@ async def _register(properties: Properties, config: RegistrationConfig) -> dict[
                 # nothing. Not held before: where one stream fails, the others' consumers go.
                 for arn in streams.values():
                     lease = await ConsumerLease.acquire(
-                        arn,
-                        name,
-                        clock=control.clock,
-                        endpoint_url=config.endpoint_url,
+                        arn, name, clock=control.clock, endpoint_url=config.endpoint_url
                     )
                     leases.callback(lease.close)
                 return {one: await registrar.consumer_arn(arn) for one, arn in streams.items()}

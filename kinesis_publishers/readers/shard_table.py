@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -44,13 +44,10 @@ TakeOver: TypeAlias = (
 class ShardTable:
     """Keeps the listing of the streams and the progress of their shards.
 
-    The reader of the shards writes how far they are into :attr:`progress`.
-
     Args:
-        resume: how far each stream (by ARN) had been read before; streams that it does not name
-            begin at the configured initial position.
-        leaves_others: whether ``resume`` may name streams that are not configured, which are then
-            left alone; otherwise they are missed.
+        resume: how far each stream (by ARN) had been read before; other streams begin at the
+            configured initial position.
+        leaves_others: whether ``resume`` may name streams that are not configured.
         take_over: takes the streams (by ARN) when they are known, and returns what replaces
             ``resume``.
 
@@ -59,10 +56,9 @@ class ShardTable:
         listed: the shards that the service listed last, those that are still in use, and those
             that are newer than the listing.
         others: shards that the service has listed and that do not exist for this reader.
-        progress: how far each known shard has been read.
+        progress: how far each known shard has been read; written by what reads it.
+        left: the same for ``others``: a later reader of them continues there.
         latest_at: when a stream was begun at LATEST, if one was.
-        left: the same for shards that this reader leaves out: a later reader of them continues
-            there.
     """
 
     def __init__(
@@ -81,11 +77,9 @@ class ShardTable:
         self.listed: dict[ShardKey, Shard] = {}
         self.others: dict[ShardKey, Shard] = {}
         self.progress: dict[ShardKey, ShardProgress] = {}
-        self.latest_at: datetime | None = None
         self.left: dict[ShardKey, ShardProgress] = {}
+        self.latest_at: datetime | None = None
         self._left_out: dict[str, StreamProgress] = {}
-        # All shards of the streams that were not read before, by ARN.
-        self._begun: dict[str, Sequence[Shard]] = {}
 
     def renewed(self) -> ShardTable:
         """Return one that is not prepared, and continues where this one is."""
@@ -95,8 +89,7 @@ class ShardTable:
     async def add(self, *streams: str) -> tuple[str, ...]:
         """Find streams (names or ARNs) and fix where their shards begin; return their ARNs.
 
-        Nothing is read, and the streams that are there already stay as they are. It raises what
-        :meth:`KinesisDataFetcher.prepare` raises, and adds no stream then.
+        It raises what :meth:`KinesisDataFetcher.prepare` raises, and adds no stream then.
         """
         clock = self._services.clock
         began_at, found = clock.monotonic(), dict[str, StreamIdentity]()
@@ -116,19 +109,11 @@ class ShardTable:
             for identity in found.values():
                 await self._prepare_stream(identity, now)
                 self._report_prepared(identity.arn, now)
-            self._check_named_shards(found)
         except BaseException:
             for arn in found:
                 self._forget(arn)
             raise
         return tuple(found)
-
-    def _check_named_shards(self, stream_arns: Iterable[str]) -> None:
-        # A stream that was read before has its own positions.
-        for arn in self._begun.keys() & {*stream_arns}:
-            named = self._services.initial.of_shards(arn)
-            unread = [shard_id for shard_id, position in named.items() if position is not None]
-            self._services.data_loss.check_named(arn, unread, self._begun[arn])
 
     def arn_of(self, stream: str) -> str | None:
         """Return the ARN of a stream that was added by this name or ARN."""
@@ -143,7 +128,6 @@ class ShardTable:
 
     def _forget(self, stream_arn: str) -> None:
         self.identities.pop(stream_arn, None)
-        self._begun.pop(stream_arn, None)
         for shards in (self.listed, self.others, self.progress, self.left):
             for key in [one for one in shards if one.stream_arn == stream_arn]:
                 del shards[key]
@@ -236,7 +220,8 @@ class ShardTable:
         since = None if named else initial.position.timestamp
         listed = await services.discovery.list_shards(arn, since=since)
         services.assigner.check_listing(listed)
-        self._begun[arn] = listed
+        unread = [shard_id for shard_id, position in named.items() if position is not None]
+        services.data_loss.check_named(arn, unread, listed)
         known = {
             shard.key: _ENDED
             if (position := named[shard.shard_id]) is None
@@ -251,9 +236,8 @@ class ShardTable:
     ) -> None:
         """List the shards again: add what is new, forget what has left the retention.
 
-        Args:
-            in_use: shards that are being read: they stay until their reader has seen the end.
-            given_up: shards that are read no further on purpose: losing them is no loss.
+        Shards ``in_use`` stay until their reader has seen the end. Those that were ``given_up`` are
+        read no further on purpose: losing them is no loss.
 
         Raises:
             DataLossError: a shard was not read to its end and is no longer listed, or some records

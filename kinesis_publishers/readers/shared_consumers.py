@@ -22,14 +22,7 @@ from kinesis_publishers.registration import deregister_consumer
 
 @define(eq=False)
 class SharedConsumers:
-    """What a fetcher is opened with, so that its leases learn what they need of its consumers.
-
-    Attributes:
-        properties: with several workers, those by which a process removes no consumer: it cannot
-            know whether it is the last one.
-        events: takes diagnostic events in addition to the sinks that the properties name.
-        leases: learn the events of consumers, once they are known.
-    """
+    """What a fetcher is opened with; its leases, once they are known, learn of its consumers."""
 
     properties: Properties
     events: EventSink | None
@@ -47,6 +40,7 @@ async def shared_consumers(
         yield SharedConsumers(properties, events)
         return
     policy = properties.get(RegistrationConfig.deregister)
+    # A process cannot know whether it is the last one, until its leases say so.
     never = {RegistrationConfig.deregister: DeregistrationPolicy.NEVER.value}
     shared = SharedConsumers(properties.with_values(never), None)
 

@@ -19,13 +19,11 @@ from kinesis_publishers.readers.shard_table import ShardTable
 class FetchedStreams:
     """Adds streams to what a fetcher reads, and drops them; the others are not touched.
 
-    Args:
-        resume, checkpointer, guard: those of the fetcher.
-        leave: stops reading a stream (by ARN), and records what has been processed of it.
+    ``leave`` stops reading a stream (by ARN), and records what has been processed of it.
 
     Attributes:
-        shards: the shards of the streams.
         names: the streams, by name or ARN.
+        are_changed: whether streams must be added or dropped.
     """
 
     def __init__(
@@ -54,23 +52,19 @@ class FetchedStreams:
         self.is_prepared = False
 
     async def prepare(self) -> None:
-        """Find the streams; it raises what :meth:`KinesisDataFetcher.prepare` raises."""
+        """Find the streams, as :meth:`KinesisDataFetcher.prepare` says."""
         self._changes.clear()
         await self._add(*self.names)
         self.is_prepared = True
 
     def add(self, stream: str) -> None:
-        """Make the next :meth:`change` add a stream, by name or ARN, unless it is read already."""
+        """Make the next :meth:`change` add a stream, unless it is read already."""
         if self._name_of(stream) is None:
             self.names = (*self.names, stream)
             self._changes.append(partial(self._add, stream))
 
     def drop(self, stream: str) -> None:
-        """Make the next :meth:`change` drop a stream, by name or ARN.
-
-        Raises:
-            ValueError: it is not read.
-        """
+        """Make the next :meth:`change` drop a stream; ``ValueError`` if it is not read."""
         known = self._name_of(stream)
         if known is None:
             raise ValueError(f"{stream} is not read: there are {', '.join(sorted(self.names))}")
@@ -84,7 +78,6 @@ class FetchedStreams:
 
     @property
     def are_changed(self) -> bool:
-        """Whether streams must be added or dropped."""
         return bool(self._changes)
 
     async def change(self) -> None:

@@ -34,9 +34,8 @@ OnWatermark: TypeAlias = Callable[[datetime], Awaitable[None]]
 class WatermarkSink(ForwardingSink):
     """Passes everything on, and advances the watermark behind what has been processed.
 
-    Args:
-        leases: the leases of this worker: the watermark is that of all workers then.
-        on_watermark: called with each watermark; one call at a time.
+    With ``leases`` it is the watermark of all workers. ``on_watermark`` is called with each
+    watermark, one call at a time.
     """
 
     def __init__(

@@ -41,12 +41,9 @@ _RESTART_PERIOD_SECONDS = 60.0
 class ConsumerGuard:
     """Removes stream consumers once this process has ended, however it ends.
 
-    Constructing one starts nothing. A guard process that ends too early is replaced.
-
-    Args:
-        properties: the configuration; with a region.
-        linger_seconds: how long the consumers stay after the end of this process, for a successor.
-        restart_period_seconds: how often a guard process is replaced at most.
+    Constructing one starts nothing. A guard process that ends too early is replaced, at most once
+    per ``restart_period_seconds``. The consumers stay for ``linger_seconds`` after the end of this
+    process, for a successor.
     """
 
     def __init__(
@@ -90,11 +87,8 @@ class ConsumerGuard:
         Raises:
             ConsumerGuardError: it cannot be started, or not within a minute or so.
         """
-        request = GuardRequest(
-            properties=self._properties,
-            stream_arns=tuple(sorted(stream_arns)),
-            linger_seconds=self._linger_seconds,
-        )
+        arns = tuple(sorted(stream_arns))
+        request = GuardRequest(self._properties, arns, self._linger_seconds)
         with self._lock:
             process = self._process
             if process is not None and process.poll() is None and self._request == request:
@@ -236,14 +230,9 @@ def _error(reason: str) -> ConsumerGuardError:
 READY = b"ready\n"
 
 
-@frozen(kw_only=True)
+@frozen
 class GuardRequest:
-    """What the guard does; it travels through a pipe, because it holds credentials.
-
-    Attributes:
-        stream_arns: the streams whose consumers the guard holds.
-        linger_seconds: how long the guard waits after the reader's end before it removes them.
-    """
+    """What the guard does; it travels through a pipe, because it holds credentials."""
 
     properties: Properties
     stream_arns: tuple[str, ...]
@@ -251,19 +240,11 @@ class GuardRequest:
 
     def to_line(self) -> bytes:
         """Return the request as one line of JSON."""
-        message = {
-            "properties": self.properties.to_dict(),
-            "streamArns": self.stream_arns,
-            "lingerSeconds": self.linger_seconds,
-        }
-        return json.dumps(message).encode() + b"\n"
+        values = self.properties.to_dict(), self.stream_arns, self.linger_seconds
+        return json.dumps(values).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> Self:
         """Return the request that :meth:`to_line` wrote."""
-        message = json.loads(line)
-        return cls(
-            properties=Properties.parse(message["properties"]),
-            stream_arns=tuple(message["streamArns"]),
-            linger_seconds=message["lingerSeconds"],
-        )
+        values, stream_arns, linger_seconds = json.loads(line)
+        return cls(Properties.parse(values), tuple(stream_arns), linger_seconds)

@@ -43,15 +43,14 @@ class KinesisRangeFinder:
     the same records. A shard begins in a round after those in which all of its parents ended.
 
     Args:
-        resume: how far each stream (by ARN) had been read before; streams that it does not name
-            begin at the configured initial position.
+        resume: how far each stream (by ARN) had been read before; other streams begin at the
+            configured initial position.
         piece_records: the approximate number of user records per piece, if several tasks may share
-            a large range; ``None`` cuts no range, and costs no look.
+            a large range; ``None`` cuts no range.
         patience_seconds: how long an unreadable shard holds the others back; ``None`` if the shards
             do not stay together in time.
-        late: counts the user records of each shard that come after much younger ones of others. It
-            is an estimate where records were not seen.
-        aligned_until: the latest arrival that was read before.
+        late: counts the user records of each shard that come after much younger ones of others;
+            an estimate where records were not seen.
 
     Attributes:
         rounds: chooses what each round has of each shard.
@@ -109,17 +108,16 @@ class KinesisRangeFinder:
     async def find(
         self, limit: ReadLimit, portion: Portion = _LEAST, *, until: datetime | None = None
     ) -> Ends:
-        """Return what may be read now, within ``limit``; a backlog takes several rounds.
+        """Return what may be read now; a backlog takes several rounds.
 
         Aligned shards are read to one instant. Without a limit this costs at most one
         GetShardIterator and one small GetRecords per shard, and a few more where a busy shard has
         fallen silent. With a limit it counts the records, which fetches their bytes twice.
 
         Args:
-            limit: the maximum of all ranges together.
+            limit: of all ranges together.
             portion: the approximate size of a round of a backlog, without a limit.
-            until: shards that are not aligned are no longer looked at once everything that arrived
-                before this instant was seen (Trigger.AvailableNow).
+            until: everything that arrived before this instant is enough (Trigger.AvailableNow).
         """
         if self._services.clock.monotonic() < self._next_round:
             return {}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Self
 
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher, RecordPublisherFactory
 from kinesis_publishers.assembly import Services, open_services, publisher_factory_class
-from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties, SourceConfig, SubscriptionHttpConfig
 from kinesis_publishers.config.assignments import has_other_reader
 from kinesis_publishers.config.catalogue import CUSTOM
@@ -19,7 +18,6 @@ from kinesis_publishers.engine.consumer_context import ConsumerContext
 from kinesis_publishers.engine.delivery import DeliverySink
 from kinesis_publishers.engine.range_consumer import Leftovers, RangeConsumer
 from kinesis_publishers.errors import ServiceError
-from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import (
     RecordBatch,
     RunResult,
@@ -39,36 +37,22 @@ class KinesisRangeReader:
     The publisher of a range, and the records fetched beyond its end, are kept for the next range,
     which then needs no GetShardIterator and fetches nothing twice. A subscription is closed with
     its range.
-
-    Args:
-        publishers: makes what reads the shards.
-        leftovers: what earlier ranges have left.
     """
 
-    def __init__(
-        self, services: Services, publishers: RangePublishers, leftovers: Leftovers | None = None
-    ) -> None:
+    def __init__(self, services: Services, publishers: RangePublishers) -> None:
         self._services = services
         self._publishers = publishers
-        self._leftovers = leftovers or Leftovers(services.clock)
+        self._leftovers = Leftovers(services.clock)
 
     @classmethod
     @asynccontextmanager
-    async def from_properties(
-        cls,
-        properties: Properties | Mapping[str, str | int | float | bool],
-        *,
-        events: EventSink | None = None,
-        clock: Clock | None = None,
-    ) -> AsyncIterator[Self]:
+    async def from_properties(cls, properties: Properties) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a reader, and close them.
 
         Raises:
             ConfigError: the properties cannot work; every problem is named.
         """
-        if not isinstance(properties, Properties):
-            properties = Properties.parse(properties)
-        async with open_services(properties, events=events, clock=clock) as services:
+        async with open_services(properties) as services:
             yield cls(services, RangePublishers.select(properties, services))
 
     async def read(
@@ -78,23 +62,19 @@ class KinesisRangeReader:
         *,
         expected_bytes: int | None = None,
     ) -> None:
-        """Read exactly ``ranges``, concurrently; return when all records have been delivered.
+        """Read exactly ``ranges``, at most one per shard; return when all have been delivered.
 
         Records of one shard come in order, those of different shards as they arrive. If a range
-        fails, the others are stopped.
-
-        Args:
-            ranges: what to read, at most one range per shard.
-            sink: what the records are handed to.
-            expected_bytes: the approximate total; fan-out polls small ranges.
+        fails, the others are stopped. ``expected_bytes`` is the approximate total: fan-out polls
+        small ranges.
 
         Raises:
             DataLossError: a range no longer begins or ends with its own records.
             ServiceError: a failure that retrying does not cure.
         """
         share = None if expected_bytes is None else expected_bytes // max(1, len(ranges))
-        subscribes = self._publishers.subscribes(share)
         publishers = self._publishers
+        subscribes = publishers.subscribes(share)
         create = publishers.create_subscribing if subscribes else publishers.plain.create
         context = self._services.consumer_context(sink, create)
         async with TaskScope() as scope:
@@ -144,12 +124,6 @@ class SubscribeThenPoll(RecordPublisher):
     A shard has one subscription per consumer. It is refused while another is younger than five
     seconds, a second reader takes it over, or it breaks: in each case polling continues after the
     last record at once, and drives out no other reader.
-
-    Args:
-        shard: what to read.
-        starting_position: where to begin; not LATEST.
-        subscriber: makes the one subscription.
-        polling: makes what continues after it.
     """
 
     def __init__(
@@ -168,7 +142,9 @@ class SubscribeThenPoll(RecordPublisher):
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
         subscriber, self._subscriber = self._subscriber, None
         if subscriber is not None:
-            result = await subscriber.run(_Follower(consumer, self))
+            follower = _Follower(consumer, self._position)
+            result = await subscriber.run(follower)
+            self._position = follower.position
             self._log(subscriber)
             return result
         if self._poller is None:
@@ -181,23 +157,21 @@ class SubscribeThenPoll(RecordPublisher):
             # The records are right, but the user pays for fan-out and gets polling.
             _LOGGER.warning("%s: not subscribed to but polled: %s", self._shard, failure)
 
-    def follow(self, batch: RecordBatch, processed: SequenceNumber | None) -> None:
-        """Update the progress of the consumer of the subscription."""
-        if len(batch):
-            self._position = continue_from(self._position, processed)
 
-
-@frozen(eq=False)
+@define(eq=False)
 class _Follower(RecordBatchConsumer):
+    """Passes records on; ``position`` is where reading continues after them."""
+
     _consumer: RecordBatchConsumer
-    _publisher: SubscribeThenPoll
+    position: StartingPosition
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         await self._consumer.wait_for_space(records, payload_bytes)
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         processed = await self._consumer(batch)
-        self._publisher.follow(batch, processed)
+        if len(batch):
+            self.position = continue_from(self.position, processed)
         return processed
 
 

@@ -1,4 +1,4 @@
-"""Where to look for the ends of ranges, and how large a portion of a backlog is. Pure."""
+"""Where to look for the ends of ranges, and how much of a backlog a round has. Pure."""
 
 from __future__ import annotations
 
@@ -46,17 +46,21 @@ _JUMPS_AT_ONCE = 5.0
 _JUMPS_PER_SECOND = 3.0
 # How far before a silence its last record is sought first, and then, step by step.
 _FIRST_STEP, _LONGEST_STEP, _BACK_GROWTH = timedelta(seconds=1), timedelta(days=366), 4
+# No retention is longer.
+_LONGEST_SECONDS = 400 * 86_400.0
 # The weight of the latest sample.
 _WEIGHT = 0.3
 
 
 @frozen
 class Sample:
-    """The rate of a shard and the size of its records, estimated from those that were seen."""
+    """The rate of a shard and the size of its records, estimated from those that were seen.
+
+    ``user_record_bytes`` is that of the records inside aggregates.
+    """
 
     bytes_per_second: float
     record_bytes: float
-    # Of the records inside aggregates.
     user_record_bytes: float
 
 
@@ -88,8 +92,8 @@ class Portion:
     """How much a query that lags takes in one round, of all shards or of one.
 
     Attributes:
-        payload_bytes: as many as are worth a micro-batch, unless that is less than a shard's least.
-        most_bytes: as many as a micro-batch may have, about.
+        payload_bytes: how many are worth a micro-batch; a shard has a minimum of its own.
+        most_bytes: the approximate maximum of a micro-batch.
         least_seconds: the minimum of the shards' time per round: with less than the time that
             passes, a query would never catch up.
     """
@@ -99,10 +103,11 @@ class Portion:
     least_seconds: float = 0.0
 
     def share(self, shards: int) -> Portion:
-        """Return what one of so many shards that lag takes."""
+        """Return the portion of one of so many shards that lag."""
         count = max(1, shards)
-        share, most = self.payload_bytes / count, self.most_bytes / count
-        return evolve(self, payload_bytes=share, most_bytes=most)
+        return evolve(
+            self, payload_bytes=self.payload_bytes / count, most_bytes=self.most_bytes / count
+        )
 
     def times(self, count: int) -> Portion:
         """Return this many portions."""
@@ -122,12 +127,7 @@ class Portion:
 
 @frozen
 class Place:
-    """Where a shard stands that lags, and how fast it is written to.
-
-    Attributes:
-        instant: all that arrived before it is in ranges.
-        sample: what the records that were seen say.
-    """
+    """Where a shard stands that lags: all that arrived before ``instant`` is in ranges."""
 
     instant: datetime
     sample: Sample | None
@@ -136,7 +136,7 @@ class Place:
 def portion_end(places: Sequence[Place], portion: Portion) -> datetime:
     """Return the instant up to which the shards together have about one portion.
 
-    It is in whole milliseconds, and later than the first of ``places``, of which there is one.
+    It is in whole milliseconds, and later than the first of ``places``.
     """
     rates = sorted(
         (
@@ -154,15 +154,11 @@ def portion_end(places: Sequence[Place], portion: Portion) -> datetime:
         if filled >= left:
             break
         left, rate, reached = left - filled, rate + bytes_per_second, instant
-    # Further than any retention nothing has to be reached.
     seconds = min(left / rate, _LONGEST_SECONDS)
     end = max(
         reached + timedelta(seconds=seconds), first + timedelta(seconds=portion.least_seconds)
     )
     return max(whole_millisecond(end), first + INSTANT)
-
-
-_LONGEST_SECONDS = 400 * 86_400.0
 
 
 def whole_millisecond(instant: datetime) -> datetime:
@@ -192,11 +188,7 @@ def expected_records(sample: Sample | None, seconds: float) -> int:
 
 
 def is_little(sample: Sample | None, seconds: float, *, records: int | None = None) -> bool:
-    """Return whether a period probably has few records: those of one look at its rest.
-
-    Args:
-        records: an additional upper limit.
-    """
+    """Return whether a period probably has few records, in bytes and, if given, in ``records``."""
     if sample is None:
         return seconds <= 1.0
     expected = seconds * sample.bytes_per_second
@@ -211,10 +203,9 @@ def is_small_tail(records: int, payload_bytes: int) -> bool:
 
 
 def expected_bytes(sample: Sample | None, begin: datetime | None, until: datetime | None) -> int:
-    """Return about how large a range is that was not seen, 0 if nothing tells.
+    """Return the approximate size of a range of records that arrived between two instants.
 
-    Its first record, or the last one before it, arrived at ``begin``, and the last before
-    ``until``.
+    It is 0 if nothing tells.
     """
     if sample is None or begin is None or until is None:
         return 0
@@ -234,7 +225,7 @@ def cut_instants(
 
 @define
 class JumpBudget:
-    """How often a shard may be jumped into: each jump is a GetShardIterator."""
+    """Limits the jumps into a shard: each is a GetShardIterator."""
 
     _left: float = field(default=0.0, init=False)
     _counted_at: float = field(default=-math.inf, init=False)

@@ -30,10 +30,10 @@ class RangeEnd:
     Attributes:
         progress: how far the shard is read with the range included.
         first: the first record of the range, if it was seen.
-        first_arrival: when that one arrived.
-        payload_bytes: how large the range is, as far as it was seen; ``None`` if parts were not.
+        first_arrival: its arrival time.
+        payload_bytes: the size of the range; ``None`` if parts of it were not seen.
         size: what is known about the number of records.
-        user_records: about how many it is delivered as.
+        user_records: their approximate number after deaggregation.
         cuts: where it may be divided for several tasks: ends that it could have had, in order.
     """
 
@@ -65,7 +65,7 @@ class RangeEnd:
         return pieces
 
     def guessed(self, sample: Sample | None, begun: datetime | None, *, is_dense: bool) -> RangeEnd:
-        """Return the end with the sizes that are likely of a range that began then."""
+        """Return the end with the likely sizes of a range that began at ``begun``."""
         assert self.size is not None, "a range that was seen has a size"
         expected = expected_bytes(sample, begun, self.progress.as_of)
         sample, records = sample or NO_SAMPLE, None
@@ -168,10 +168,9 @@ class SeenRecords:
     def add(
         self, fresh: RecordBatch, counts: Sequence[int], *, since: datetime | None = None
     ) -> None:
-        """Add records that follow the seen ones; ``counts`` are their user records.
+        """Add records that follow the seen ones; ``counts`` says how many user records each has.
 
-        They follow directly, or, with ``since``, are the first ones since that instant, behind a
-        gap.
+        With ``since`` they are the first ones since that instant, and there is a gap before them.
         """
         if since is not None:
             if self.gap_until is None and self._numbers:
