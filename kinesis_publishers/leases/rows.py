@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
@@ -24,7 +24,7 @@ from kinesis_publishers.model import (
     ShardProgress,
     StoredCheckpoint,
 )
-from kinesis_publishers.progress.rows import ProgressRows
+from kinesis_publishers.progress.rows import Listing, Progress, ProgressRows
 
 # Of a failover time: longer than two looks are apart while the store answers.
 _LONGEST_GAP: Final = 0.5
@@ -104,9 +104,7 @@ class LeaseRows:
             await self.progress.load()
             return {*refused.written}
 
-    async def follow(
-        self, listed: Mapping[ShardKey, Shard], progress: Mapping[ShardKey, ShardProgress]
-    ) -> None:
+    async def follow(self, listed: Listing, progress: Progress) -> None:
         """Create what is missing of ``progress``; remove what is gone and not needed."""
         self._listed = dict(listed)
         known = [shard for key, shard in listed.items() if key in progress]
@@ -147,7 +145,7 @@ class LeaseRows:
         # If it is newer, another worker has noticed that before this one.
         return row is not None and row.checkpoint.stream_created_at >= created_at
 
-    def _begun_row(self, shard: Shard, progress: Mapping[ShardKey, ShardProgress]) -> Checkpoint:
+    def _begun_row(self, shard: Shard, progress: Progress) -> Checkpoint:
         found = self.removed.get(shard.key) or progress[shard.key]
         return self.first_row(shard, self._beginning(shard, found))
 
@@ -203,7 +201,7 @@ class LeaseRows:
             and key in begun - waiting
         }
 
-    def _lost_unread(self, progress: Mapping[ShardKey, ShardProgress]) -> set[ShardKey]:
+    def _lost_unread(self, progress: Progress) -> set[ShardKey]:
         rows, now = self.current(), self._clock.monotonic()
         sightings = self.sightings
         ages = {} if sightings.is_gap(now) else sightings.ages(now)

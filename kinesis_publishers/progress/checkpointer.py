@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import TypeAlias
@@ -23,13 +23,12 @@ from kinesis_publishers.engine.delivery import (
 from kinesis_publishers.errors import CheckpointError, KinesisPublishersError
 from kinesis_publishers.model import (
     SequenceNumber,
-    Shard,
     ShardKey,
     ShardProgress,
-    StreamIdentity,
     StreamProgress,
     is_refresh_due,
 )
+from kinesis_publishers.progress.rows import Identities, Listing, Progress
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 _LOGGER = logging.getLogger(__name__)
@@ -45,18 +44,11 @@ class KeptProgress(ABC):
     """What a checkpointer writes to: the rows of an application, by the rules of its readers."""
 
     @abstractmethod
-    async def take_over(
-        self, identities: Mapping[str, StreamIdentity]
-    ) -> dict[str, StreamProgress]:
+    async def take_over(self, identities: Identities) -> dict[str, StreamProgress]:
         """Return what is stored, per stream (by ARN)."""
 
     @abstractmethod
-    async def follow(
-        self,
-        identities: Mapping[str, StreamIdentity],
-        listed: Mapping[ShardKey, Shard],
-        progress: Mapping[ShardKey, ShardProgress],
-    ) -> None:
+    async def follow(self, identities: Identities, listed: Listing, progress: Progress) -> None:
         """Write the first checkpoint of each new shard; remove those of shards that are gone."""
 
     @abstractmethod
@@ -67,7 +59,7 @@ class KeptProgress(ABC):
         """Record that an idle shard was read further, unless that needs a separate write."""
 
     @abstractmethod
-    async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
+    async def write(self, progress: Progress) -> None:
         """Write the new progress of shards; it may be tried again."""
 
     def is_bearable(self, error: KinesisPublishersError) -> bool:
@@ -122,11 +114,9 @@ class Checkpointer:
             records_deliveries: ``False`` if the caller calls :meth:`record` itself; only the age
                 of what is recorded is kept up then.
         """
-        return CheckpointingSink(inner, self) if records_deliveries else _RenewingSink(inner, self)
+        return _CheckpointingSink(inner, self, records_deliveries=records_deliveries)
 
-    async def take_over(
-        self, identities: Mapping[str, StreamIdentity]
-    ) -> dict[str, StreamProgress]:
+    async def take_over(self, identities: Identities) -> dict[str, StreamProgress]:
         """Return what is stored, per stream (by ARN); from now on another reader is refused."""
         async with self._exclusively():
             return await self.stored.take_over(identities)
@@ -141,12 +131,7 @@ class Checkpointer:
         except (KinesisPublishersError, TimeoutError) as error:
             _LOGGER.warning("This reader could not record that it has stopped: %r", error)
 
-    async def follow(
-        self,
-        identities: Mapping[str, StreamIdentity],
-        listed: Mapping[ShardKey, Shard],
-        progress: Mapping[ShardKey, ShardProgress],
-    ) -> None:
+    async def follow(self, identities: Identities, listed: Listing, progress: Progress) -> None:
         """Write the first checkpoint of each new shard; remove those of shards that are gone.
 
         It is called before a new shard is read. Only then is a pinned LATEST durable, and a shard
@@ -290,15 +275,12 @@ class Checkpointer:
             await wait_for_event(
                 self._is_urgent, timeout_seconds=self._config.interval_seconds, clock=self._clock
             )
-            if not self._is_stopping:
-                await self._flush_unless_down()
-
-    async def _flush_unless_down(self) -> None:
-        try:
-            await self.flush()
-        except KinesisPublishersError as error:
-            if not self.stored.is_bearable(error):
-                raise
+            try:
+                if not self._is_stopping:
+                    await self.flush()
+            except KinesisPublishersError as error:
+                if not self.stored.is_bearable(error):
+                    raise
 
     async def flush_despite(self, error: BaseException) -> None:
         """Write the recorded progress although ``error`` ends everything.
@@ -320,47 +302,37 @@ class Checkpointer:
             )
 
 
-class CheckpointingSink(ForwardingSink):
-    """Passes everything on, and records what the consumer has taken."""
+class _CheckpointingSink(ForwardingSink):
+    """Passes everything on, and records what the consumer has taken, unless the caller does that.
 
-    def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
+    The progress of idle shards is renewed either way, before it looks like lost data.
+    """
+
+    def __init__(
+        self, inner: DeliverySink, checkpointer: Checkpointer, *, records_deliveries: bool
+    ) -> None:
         super().__init__(inner)
-        self._checkpointer = checkpointer
-
-    async def deliver(self, delivery: Delivery) -> None:
-        records = len(delivery.batch)
-        await self._inner.deliver(delivery)
-        self._checkpointer.record(delivery.shard.key, delivery.progress, records=records)
-
-    def observe(self, status: ShardStatus) -> None:
-        # The end of a shard, or that an idle one was at its tip; never what was only fetched.
-        self._checkpointer.record(status.shard.key, status.progress)
-        self._inner.observe(status)
-
-    def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
-        super().withdraw(shard, is_lost=is_lost)
-        if is_lost:
-            self._checkpointer.forget(shard)
-
-
-class _RenewingSink(CheckpointingSink):
-    """Passes everything on; renews the progress of idle shards before it looks like lost data."""
-
-    def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
-        super().__init__(inner, checkpointer)
+        self._checkpointer, self._records_deliveries = checkpointer, records_deliveries
         # The last record of each shard; of an aggregate, the last one inside.
         self._delivered: dict[ShardKey, SequenceNumber] = {}
 
     async def deliver(self, delivery: Delivery) -> None:
         # Before it is taken, which may change the batch.
-        last = delivery.batch.last_sequence_number
+        records, last = len(delivery.batch), delivery.batch.last_sequence_number
         await self._inner.deliver(delivery)
-        if last is not None:
-            self._delivered[delivery.shard.key] = last
+        key = delivery.shard.key
+        if self._records_deliveries:
+            self._checkpointer.record(key, delivery.progress, records=records)
+        elif last is not None:
+            self._delivered[key] = last
 
     def observe(self, status: ShardStatus) -> None:
         self._inner.observe(status)
         key = status.shard.key
+        if self._records_deliveries:
+            # The end of a shard, or that an idle one was at its tip; never what was only fetched.
+            self._checkpointer.record(key, status.progress)
+            return
         self._checkpointer.renew(key, status.progress, self._delivered.get(key))
         if status.progress.is_ended:
             self._delivered.pop(key, None)
@@ -368,6 +340,8 @@ class _RenewingSink(CheckpointingSink):
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
         super().withdraw(shard, is_lost=is_lost)
         self._delivered.pop(shard, None)
+        if is_lost:
+            self._checkpointer.forget(shard)
 
 
 def _is_behind(progress: ShardProgress, latest: ShardProgress) -> bool:

@@ -41,6 +41,9 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.model.sources import stream_name_of
 
+Identities: TypeAlias = Mapping[str, StreamIdentity]
+Listing: TypeAlias = Mapping[ShardKey, Shard]
+Progress: TypeAlias = Mapping[ShardKey, ShardProgress]
 Rows: TypeAlias = Mapping[ShardKey, StoredCheckpoint]
 
 
@@ -70,7 +73,7 @@ class ProgressRows:
         default=Factory(lambda self: with_overrides(ForeignTable(), self._store), takes_self=True),
     )
 
-    def name_streams(self, identities: Mapping[str, StreamIdentity]) -> None:
+    def name_streams(self, identities: Identities) -> None:
         """Add streams before their rows are loaded."""
         self.identities = {**self.identities, **identities}
         self._foreign.name_streams(tuple(self.identities.values()))

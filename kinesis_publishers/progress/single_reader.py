@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -25,11 +25,10 @@ from kinesis_publishers.model import (
     ShardKey,
     ShardProgress,
     StoredCheckpoint,
-    StreamIdentity,
     StreamProgress,
 )
 from kinesis_publishers.progress.checkpointer import KeptProgress, Turn
-from kinesis_publishers.progress.rows import ProgressRows
+from kinesis_publishers.progress.rows import Identities, Listing, Progress, ProgressRows
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -77,9 +76,7 @@ class SingleReader(KeptProgress):
             "is recorded before the shard was found."
         )
 
-    async def take_over(
-        self, identities: Mapping[str, StreamIdentity]
-    ) -> dict[str, StreamProgress]:
+    async def take_over(self, identities: Identities) -> dict[str, StreamProgress]:
         """Take streams (by ARN) over from their former reader, which is then refused.
 
         If that reader has itself taken them over recently, this waits until it has stopped:
@@ -158,12 +155,7 @@ class SingleReader(KeptProgress):
         mark = self._rows.mark(arn)
         return None if mark is None or mark.checkpoint.progress.is_ended else mark
 
-    async def follow(
-        self,
-        identities: Mapping[str, StreamIdentity],
-        listed: Mapping[ShardKey, Shard],
-        progress: Mapping[ShardKey, ShardProgress],
-    ) -> None:
+    async def follow(self, identities: Identities, listed: Listing, progress: Progress) -> None:
         self._rows.identities = dict(identities)
         if dropped := self._owned - identities.keys():
             await self._save(self._new_marks(dropped, is_ended=True))
@@ -200,7 +192,7 @@ class SingleReader(KeptProgress):
         rows = self._rows.mark(key.stream_arn), self._rows.stored.get(key)
         return all(row and row.checkpoint.stream_created_at == created_at for row in rows)
 
-    async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
+    async def write(self, progress: Progress) -> None:
         stored = self._rows.stored
         known = {key: stored[key].checkpoint for key in progress if key in stored}
         new = [
@@ -253,9 +245,7 @@ class SingleReader(KeptProgress):
         self._rows.stored |= {key: found[key] for key in keys if key in found}
 
 
-def _is_gone(
-    key: ShardKey, listed: Mapping[ShardKey, Shard], progress: Mapping[ShardKey, ShardProgress]
-) -> bool:
+def _is_gone(key: ShardKey, listed: Listing, progress: Progress) -> bool:
     # A shard that is not listed and has not ended is newer than the listing.
     is_newer = key in progress and not progress[key].is_ended
     return key not in listed and key.shard_id != WHOLE_STREAM and not is_newer

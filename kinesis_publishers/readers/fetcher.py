@@ -13,7 +13,7 @@ from kinesis_publishers.assembly import Services, open_checkpointer, open_servic
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig, Options, Properties, Scalar
 from kinesis_publishers.engine.delivery import DeliverySink, ShardStatus
-from kinesis_publishers.engine.lineage import blocked_shards
+from kinesis_publishers.engine.lineage import ancestors, blocked_shards
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.errors import ConfigError, StreamRecreatedError
 from kinesis_publishers.event_loop import OwnProcess
@@ -55,6 +55,9 @@ class KinesisDataFetcher:
         assigner: which shards are read, if that is not decided by the services' own.
         guard: what removes stream consumers when this process is gone; it holds them before any is
             registered.
+
+    Attributes:
+        checkpointer: what writes progress to the store of checkpoints, ``None`` without one.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class KinesisDataFetcher:
         self._process = OwnProcess()
         self.assigner = assigner or services.assigner
         self.assigner.on_change(lambda: self._wake.set())
-        self._checkpointer = checkpointer
+        self.checkpointer = checkpointer
         self._sink = AssignedSink(sink, self.assigner)
         self.sharing = self._sink.sharing
         self._consumers = RunningConsumers(
@@ -178,11 +181,6 @@ class KinesisDataFetcher:
         return self._streams.shards
 
     @property
-    def checkpointer(self) -> Checkpointer | None:
-        """What writes progress to the store of checkpoints, ``None`` without one."""
-        return self._checkpointer
-
-    @property
     def progress(self) -> dict[str, StreamProgress]:
         """How far each stream (by ARN) has been read, or is left: what ``resume`` takes."""
         return self._shards.by_stream(self._current_progress())
@@ -208,7 +206,7 @@ class KinesisDataFetcher:
         Only those that are still listed: the others have left the retention. A shard that is not
         known itself has none.
         """
-        return self._shards.ancestors_of(key)
+        return frozenset(ancestors([key], self._shards.listed))
 
     @property
     def is_finished(self) -> bool:
@@ -293,7 +291,7 @@ class KinesisDataFetcher:
         if self._is_stopping:
             return
         # The last checkpoints are written when every shard has stopped: around the scope.
-        writing = nullcontext() if self._checkpointer is None else self._checkpointer.running()
+        writing = nullcontext() if self.checkpointer is None else self.checkpointer.running()
         with ShortTraceback(), self._reported_run():
             reported = self._consumers.reported(self.slow_calls, lambda: self._shards.latest_at)
             async with writing, reported:
@@ -311,9 +309,9 @@ class KinesisDataFetcher:
         except StreamRecreatedError:
             if self._services.data_loss.fails:
                 raise
-            if self._checkpointer is not None:
+            if self.checkpointer is not None:
                 # What waits belongs to the stream that is gone.
-                await self._checkpointer.flush()
+                await self.checkpointer.flush()
             return not self._is_stopping
         return False
 

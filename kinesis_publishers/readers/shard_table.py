@@ -12,7 +12,6 @@ from attrs import evolve
 from kinesis_publishers.assembly import Services
 from kinesis_publishers.engine.data_loss import recreated_message
 from kinesis_publishers.engine.lineage import (
-    ancestors,
     gone_shards,
     pinned_progress,
     resumed_progress,
@@ -311,10 +310,6 @@ class ShardTable:
             self.progress,
             parents_first=self._services.discovery.config.parents_first,
         )
-
-    def ancestors_of(self, key: ShardKey) -> frozenset[ShardKey]:
-        """Return the listed shards that a shard descends from, over all generations."""
-        return frozenset(ancestors([key], self.listed))
 
     def by_stream(self, progress: Mapping[ShardKey, ShardProgress]) -> dict[str, StreamProgress]:
         """Return ``progress``, and what this reader leaves, as what ``resume`` takes."""

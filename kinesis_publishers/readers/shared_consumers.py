@@ -16,7 +16,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.events import Event, EventSink
-from kinesis_publishers.leases.assigned import LeasedShards
+from kinesis_publishers.leases.leases import LeasedShards
 from kinesis_publishers.registration import deregister_consumer
 
 

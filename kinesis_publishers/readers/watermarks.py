@@ -18,7 +18,7 @@ from kinesis_publishers.engine.slow_calls import LOOK_SECONDS
 from kinesis_publishers.engine.watermarks import ShardWatermarks
 from kinesis_publishers.errors import ProcessingCancelledError
 from kinesis_publishers.events import WatermarkMeasured
-from kinesis_publishers.leases.assigned import LeasedShards
+from kinesis_publishers.leases.leases import LeasedShards
 from kinesis_publishers.model import Shard, ShardKey, ShardProgress
 from kinesis_publishers.tasks import TaskScope, cancelled_from_outside_only, wait_for_event
 

@@ -234,27 +234,25 @@ class KinesisRangeFinder:
                 scope.spawn(work(), name=f"look at shards ({number})")
 
     async def _look_at(self, probe: ShardProbe, look: Look) -> None:
+        guard, is_over = self._services.data_loss, False
         if probe.last_look == float("-inf"):
             # Later losses show with the first record after them.
-            guard, now = self._services.data_loss, self._services.clock.now()
+            now = self._services.clock.now()
             await guard.check_retention(probe.shard, probe.progress, now)
-        await self._look_or_begin_again(probe, look)
-        self._shards.progress[probe.shard.key] = probe.progress
-
-    async def _look_or_begin_again(self, probe: ShardProbe, look: Look) -> None:
-        guard = self._services.data_loss
         missing = guard.missing(probe.shard)
         # Retry within the round: Trigger.Once has only one.
-        while True:
+        while not is_over:
             try:
-                return await look(probe)
+                await look(probe)
+                is_over = True
             except PositionTrimmedError as error:
                 await guard.report_trimmed(probe.shard, probe.progress, cause=error)
                 horizon = StartingPosition.trim_horizon()
                 probe.begin_again(await self._services.polling.create(horizon, probe.shard))
             except SHARD_NOT_FOUND as error:
-                if await missing.has_left(error, probe.progress):
-                    return probe.give_up()
+                if is_over := await missing.has_left(error, probe.progress):
+                    probe.give_up()
+        self._shards.progress[probe.shard.key] = probe.progress
 
     async def _take(self, counts: Counts) -> Ends:
         ends: Ends = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeAlias
@@ -33,6 +33,7 @@ from kinesis_publishers.readers.ranges.shard_probe import ShardProbe
 #: How many of the records that were seen of each shard make its range; ``None`` for all.
 Counts: TypeAlias = "dict[ShardKey, int | None]"
 Look: TypeAlias = "Callable[[ShardProbe], Awaitable[None]]"
+Probes: TypeAlias = Sequence[ShardProbe]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class Rounds:
     def __init__(
         self,
         services: Services,
-        for_each: Callable[[Sequence[ShardProbe], Look], Awaitable[None]],
+        for_each: Callable[[Probes, Look], Awaitable[None]],
         patience_seconds: float | None,
     ) -> None:
         self._clock, self._events = services.clock, services.events
@@ -85,13 +86,7 @@ class Rounds:
         """Whether the shards stay together."""
         return self._patience is not None
 
-    async def find(
-        self,
-        probes: Sequence[ShardProbe],
-        due: Sequence[ShardProbe],
-        limit: ReadLimit,
-        portion: Portion,
-    ) -> Counts:
+    async def find(self, probes: Probes, due: Probes, limit: ReadLimit, portion: Portion) -> Counts:
         """Return what may be handed out; nothing before it is known of all shards.
 
         Args:
@@ -114,7 +109,7 @@ class Rounds:
         self._lose_patience(probes, holders)
         return counts
 
-    def _are_too_few(self, probes: Iterable[ShardProbe], limit: ReadLimit) -> bool:
+    def _are_too_few(self, probes: Probes, limit: ReadLimit) -> bool:
         """Return whether fewer records wait than the minimum of a round, after looking for more."""
         if not limit.min_records:
             return False
@@ -122,15 +117,11 @@ class Rounds:
         self._portions = min(2 * self._portions, _MOST_PORTIONS) if is_too_few else 1
         return is_too_few
 
-    def _waited_for(self, probes: Iterable[ShardProbe]) -> list[ShardProbe]:
+    def _waited_for(self, probes: Probes) -> list[ShardProbe]:
         return [one for one in probes if one.shard.key not in self.lost]
 
     async def _find_together(
-        self,
-        probes: Sequence[ShardProbe],
-        due: Sequence[ShardProbe],
-        limit: ReadLimit,
-        portion: Portion,
+        self, probes: Probes, due: Probes, limit: ReadLimit, portion: Portion
     ) -> tuple[Counts, list[ShardProbe]]:
         """Find what arrived before one instant.
 
@@ -163,9 +154,7 @@ class Rounds:
         known = [one for one in probes if one.knows(target)]
         return {one.shard.key: one.count_until(target) for one in known}, []
 
-    async def _find_apart(
-        self, probes: Sequence[ShardProbe], due: Sequence[ShardProbe], share: Portion
-    ) -> Counts:
+    async def _find_apart(self, probes: Probes, due: Probes, share: Portion) -> Counts:
         """Find what arrived before an instant of each shard's own."""
 
         async def look(probe: ShardProbe) -> None:
@@ -175,7 +164,7 @@ class Rounds:
         await self._for_each(due, look)
         return {one.shard.key: None for one in probes}
 
-    def _instant(self, probes: Sequence[ShardProbe], portion: Portion) -> datetime | None:
+    def _instant(self, probes: Probes, portion: Portion) -> datetime | None:
         """Return the instant to which to read; ``None`` if a shard does not say where it begins."""
         latest = whole_millisecond(self._clock.now() - BEHIND_NOW)
         # An end without records is known without an instant.
@@ -188,7 +177,7 @@ class Rounds:
         self._compare(probes)
         return min(latest, portion_end(known, portion)) if known else latest
 
-    def _compare(self, probes: Iterable[ShardProbe]) -> None:
+    def _compare(self, probes: Probes) -> None:
         """Say once how far apart the shards are at the start."""
         if self._has_compared or self._patience is None:
             return
@@ -206,7 +195,7 @@ class Rounds:
                 starts[min(starts)],
             )
 
-    def _end_of_parents(self, probes: Iterable[ShardProbe]) -> datetime:
+    def _end_of_parents(self, probes: Probes) -> datetime:
         """Return when the last record arrived of the first shard that ends before its children."""
         if self._patience is None or not self._parents_first:
             return _FOREVER
@@ -214,10 +203,7 @@ class Rounds:
         return min(ends, default=_FOREVER)
 
     async def _count(
-        self,
-        probes: Sequence[ShardProbe],
-        due: Sequence[ShardProbe],
-        limit: ReadLimit,
+        self, probes: Probes, due: Probes, limit: ReadLimit
     ) -> tuple[Counts, list[ShardProbe]]:
         """Count what comes first over all shards, within ``limit``; return as the above does."""
 
@@ -246,7 +232,7 @@ class Rounds:
             holders = []
         return {one.shard.key: count for one, count in zip(probes, counts, strict=True)}, holders
 
-    def _counted_until(self, probes: Sequence[ShardProbe]) -> tuple[datetime, list[ShardProbe]]:
+    def _counted_until(self, probes: Probes) -> tuple[datetime, list[ShardProbe]]:
         """Return the instant to which all shards are counted, and those that have no more."""
         waited_for = self._waited_for(probes)
         if self._patience is None or all(one.front.is_idle for one in waited_for):
@@ -260,7 +246,7 @@ class Rounds:
         ]
         return min(self._end_of_parents(probes), common or _NEVER), holders
 
-    def _lose_patience(self, probes: Sequence[ShardProbe], holders: Sequence[ShardProbe]) -> None:
+    def _lose_patience(self, probes: Probes, holders: Probes) -> None:
         """Go on without those that have held the others back for too long."""
         if self._patience is None:
             return

@@ -174,9 +174,8 @@ def tail_limit(sample: Sample | None, *, is_jump: bool = False) -> int:
 
 def rest_limit(sample: Sample | None, payload_bytes: int = _REST_BYTES) -> int:
     """Return how many records have about this many bytes; those of a page if unknown."""
-    if sample is None:
-        return _PAGE_RECORDS
-    return max(1, min(_PAGE_RECORDS, int(payload_bytes / sample.record_bytes)))
+    fitting = int(payload_bytes / (sample or NO_SAMPLE).record_bytes)
+    return max(1, min(_PAGE_RECORDS, fitting))
 
 
 def expected_records(sample: Sample | None, seconds: float) -> int:
