@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.readers.bounded_read import Narrowing as Narrowing
     from kinesis_publishers.readers.bounded_read import is_after as is_after
     from kinesis_publishers.readers.bounded_read import plan_batch as plan_batch
-    from kinesis_publishers.readers.eager_registration import check_streams as check_streams
-    from kinesis_publishers.readers.eager_registration import (
-        register_consumers as register_consumers,
-    )
     from kinesis_publishers.readers.fetcher import KinesisDataFetcher as KinesisDataFetcher
     from kinesis_publishers.readers.guard import ConsumerGuard as ConsumerGuard
     from kinesis_publishers.readers.ranges.finder import Ends as Ends
@@ -44,10 +40,14 @@ if TYPE_CHECKING:
     from kinesis_publishers.readers.ranges.reader import KinesisRangeReader as KinesisRangeReader
     from kinesis_publishers.readers.ranges.reader import as_polling as as_polling
     from kinesis_publishers.readers.ranges.rules import Portion as Portion
+    from kinesis_publishers.readers.stream_consumers import check_streams as check_streams
+    from kinesis_publishers.readers.stream_consumers import (
+        register_consumers as register_consumers,
+    )
 
 _NAMES: Final = {
     "bounded_read": "BatchBounds Narrowing is_after plan_batch",
-    "eager_registration": "check_streams register_consumers",
+    "stream_consumers": "check_streams register_consumers",
     "fetcher": "KinesisDataFetcher",
     "guard": "ConsumerGuard",
     "ranges.finder": "Ends KinesisRangeFinder",

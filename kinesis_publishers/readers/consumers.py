@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import TypeAlias, TypeVar
@@ -22,6 +22,7 @@ from kinesis_publishers.events import LagMeasured
 from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.model import RecordBatch, Shard, ShardKey, ShardProgress
 from kinesis_publishers.progress.checkpointer import Checkpointer
+from kinesis_publishers.progress.rows import Progress
 from kinesis_publishers.readers.watermarks import WatermarkSink
 from kinesis_publishers.tasks import TaskScope, cancelled_from_outside_only
 
@@ -184,10 +185,9 @@ class RunningConsumers:
     def assign(
         self,
         startable: Sequence[Shard],
-        progress: Mapping[ShardKey, ShardProgress],
+        progress: Progress,
         scope: TaskScope,
-        *,
-        given_up: Collection[ShardKey],
+        given_up: Collection[ShardKey] = (),
     ) -> None:
         """Start what may be read and is this process's, in ``scope``; stop what is no longer.
 
@@ -233,14 +233,14 @@ class RunningConsumers:
 
     @asynccontextmanager
     async def withdrawing(
-        self, wake: asyncio.Event, progress: Mapping[ShardKey, ShardProgress], scope: TaskScope
+        self, wake: asyncio.Event, progress: Progress, scope: TaskScope
     ) -> AsyncIterator[None]:
         """Stop what is no longer this process's whenever ``wake`` is set; start nothing."""
 
         async def stop_reading() -> None:
             while await wake.wait():
                 wake.clear()
-                self.assign((), progress, scope, given_up=())
+                self.assign((), progress, scope)
 
         async with TaskScope() as stopping:
             stopping.spawn(stop_reading(), name="stop what is another worker's")

@@ -30,7 +30,7 @@ from kinesis_publishers.readers.consumers import (
 )
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
-from kinesis_publishers.readers.shared_consumers import shared_consumers
+from kinesis_publishers.readers.stream_consumers import shared_consumers
 from kinesis_publishers.readers.streams import FetchedStreams
 from kinesis_publishers.readers.watermarks import OnWatermark, WatermarkSink
 from kinesis_publishers.tasks import TaskScope, wait_for_event
@@ -372,7 +372,7 @@ class KinesisDataFetcher:
         if new := known.keys() - self._consumers.keys:
             shards.progress.update({key: known[key] for key in new})
             self._is_finished = None
-        self._consumers.assign(shards.startable(), shards.progress, scope, given_up=self._finished)
+        self._consumers.assign(shards.startable(), shards.progress, scope, self._finished)
 
     def _note_finished(self, consumer: ShardConsumer) -> None:
         self._shards.progress[consumer.shard.key] = consumer.progress

@@ -30,14 +30,13 @@ from kinesis_publishers.model import (
     StreamIdentity,
     StreamProgress,
 )
+from kinesis_publishers.progress.rows import Identities, Progress
 
 _LOGGER = logging.getLogger(__name__)
 
 _ENDED = ShardProgress(position=StartingPosition.trim_horizon(), is_ended=True)
 
-TakeOver: TypeAlias = (
-    "Callable[[Mapping[str, StreamIdentity]], Awaitable[dict[str, StreamProgress]]]"
-)
+TakeOver: TypeAlias = Callable[[Identities], Awaitable[dict[str, StreamProgress]]]
 
 
 class ShardTable:
@@ -185,7 +184,7 @@ class ShardTable:
             known = {}
         listed = await self._services.discovery.list_shards(identity.arn)
         self._services.assigner.check_listing(listed)
-        self._add_listed(listed, initial=None, known=known)
+        self._add_listed(listed, known=known)
         for key in gone_shards((key for key in known if not known[key].is_ended), listed):
             if self._is_left(key, listed):
                 del self.progress[key]
@@ -262,7 +261,7 @@ class ShardTable:
                 progress = self.left.pop(key, None)
                 if progress is not None and not progress.is_ended:
                     self._warn_of_left(key)
-            self._add_listed(listed, initial=None)
+            self._add_listed(listed)
 
     def add_children(self, stream_arn: str, children: Iterable[ChildShard]) -> None:
         """Add the shards that the last answer of a shard has named; a listing may be late.
@@ -275,14 +274,13 @@ class ShardTable:
         shards = [Shard.of_child(stream_arn, child) for child in children]
         known = self.listed.keys()
         new = [one for one in shards if one.key not in known and known >= {*one.parent_keys}]
-        self._add_listed(new, initial=None)
+        self._add_listed(new)
 
     def _add_listed(
         self,
         listed: Iterable[Shard],
-        *,
-        initial: ShardProgress | None,
-        known: Mapping[ShardKey, ShardProgress] | None = None,
+        initial: ShardProgress | None = None,
+        known: Progress | None = None,
     ) -> None:
         """Add shards, and how far some are ``known`` to have been read already."""
         here = {shard.key: shard for shard in listed}
@@ -311,7 +309,7 @@ class ShardTable:
             parents_first=self._services.discovery.config.parents_first,
         )
 
-    def by_stream(self, progress: Mapping[ShardKey, ShardProgress]) -> dict[str, StreamProgress]:
+    def by_stream(self, progress: Progress) -> dict[str, StreamProgress]:
         """Return ``progress``, and what this reader leaves, as what ``resume`` takes."""
         shards: dict[str, dict[str, ShardProgress]] = {arn: {} for arn in self.identities}
         for key, one in {**self.left, **progress}.items():

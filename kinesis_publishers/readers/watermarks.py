@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TypeAlias
@@ -19,7 +19,8 @@ from kinesis_publishers.engine.watermarks import ShardWatermarks
 from kinesis_publishers.errors import ProcessingCancelledError
 from kinesis_publishers.events import WatermarkMeasured
 from kinesis_publishers.leases.leases import LeasedShards
-from kinesis_publishers.model import Shard, ShardKey, ShardProgress
+from kinesis_publishers.model import Shard, ShardKey
+from kinesis_publishers.progress.rows import Progress
 from kinesis_publishers.tasks import TaskScope, cancelled_from_outside_only, wait_for_event
 
 _LOGGER = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ class WatermarkSink(ForwardingSink):
         """How many records of a shard may wait to be processed while it is read; ``None``: any."""
         return self._config.queue_capacity if self._config.lookahead_seconds > 0 else None
 
-    def follow(self, shards: Collection[Shard], progress: Mapping[ShardKey, ShardProgress]) -> None:
+    def follow(self, shards: Collection[Shard], progress: Progress) -> None:
         """Update the shards that are read, and where each begins."""
         stored = None if self._leases is None else self._leases.stored_watermarks()
         self._shards.follow(shards, progress, stored)

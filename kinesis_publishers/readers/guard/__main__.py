@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from kinesis_publishers.assembly import ControlServices, open_control
 from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import Properties
 from kinesis_publishers.errors import KinesisPublishersError
 from kinesis_publishers.events import log_formatter
-from kinesis_publishers.readers.guard.guard import READY, GuardRequest
+from kinesis_publishers.readers.guard.guard import READY
 from kinesis_publishers.registration import ConsumerLease, deregister_consumer
 from kinesis_publishers.registration.consumers import deregister_command
 from kinesis_publishers.registration.lease_files import lease_directory
@@ -34,7 +37,8 @@ def main() -> None:
     _set_up_logging()
     line = sys.stdin.buffer.readline()
     if line.endswith(b"\n"):  # else the reader is gone already
-        asyncio.run(_guard(GuardRequest.from_line(line)))
+        properties, stream_arns, linger_seconds = json.loads(line)
+        asyncio.run(_guard(Properties.parse(properties), stream_arns, linger_seconds))
 
 
 def _set_up_logging() -> None:
@@ -53,19 +57,19 @@ def _set_up_logging() -> None:
     logging.getLogger("kinesis_publishers").setLevel(logging.INFO)
 
 
-async def _guard(request: GuardRequest) -> None:
+async def _guard(properties: Properties, stream_arns: Iterable[str], linger_seconds: float) -> None:
     # Opened at once: it reads files, which may be the job's own and disappear with it.
-    async with open_control(request.properties) as control:
+    async with open_control(properties) as control:
         await control.control_plane.load()
         name = control.registration.required_name()
         leases = [
             await ConsumerLease.acquire(
                 arn, name, clock=control.clock, endpoint_url=control.registration.endpoint_url
             )
-            for arn in request.stream_arns
+            for arn in stream_arns
         ]
         _say_ready()
-        await _wait_for_the_end(request.linger_seconds, control.clock)
+        await _wait_for_the_end(linger_seconds, control.clock)
         async with TaskScope() as scope:
             for lease in leases:
                 scope.spawn(lease.release(partial(_remove, control)), name="leave a consumer")

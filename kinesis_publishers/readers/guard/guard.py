@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import IO, Self
 
-from attrs import frozen
-
 from kinesis_publishers.assembly import publisher_factory_class
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
@@ -59,7 +57,7 @@ class ConsumerGuard:
         self._clock = SystemClock()
         self._config = RegistrationConfig.from_properties(properties)
         self._process: subprocess.Popen[bytes] | None = None
-        self._request: GuardRequest | None = None
+        self._request: bytes | None = None
         # A watching thread replaces the process while others hold or close it.
         self._lock = threading.Lock()
         self._is_released = threading.Event()
@@ -87,8 +85,9 @@ class ConsumerGuard:
         Raises:
             ConsumerGuardError: it cannot be started, or not within a minute or so.
         """
-        arns = tuple(sorted(stream_arns))
-        request = GuardRequest(self._properties, arns, self._linger_seconds)
+        values = self._properties.to_dict(), sorted(stream_arns), self._linger_seconds
+        # It holds credentials, and so goes through a pipe.
+        request = json.dumps(values).encode() + b"\n"
         with self._lock:
             process = self._process
             if process is not None and process.poll() is None and self._request == request:
@@ -104,7 +103,7 @@ class ConsumerGuard:
             ).start()
 
     def _watch(
-        self, process: subprocess.Popen[bytes], request: GuardRequest, is_released: threading.Event
+        self, process: subprocess.Popen[bytes], request: bytes, is_released: threading.Event
     ) -> None:
         """Collect the guard process when it ends, and replace it until it is released."""
         while True:
@@ -126,7 +125,7 @@ class ConsumerGuard:
                     return
             is_released.wait(self._restart_period_seconds)
 
-    def _start(self, request: GuardRequest) -> subprocess.Popen[bytes]:
+    def _start(self, request: bytes) -> subprocess.Popen[bytes]:
         process = self._spawn()
         _RUNNING.add(process)
         assert process.stdin is not None
@@ -134,7 +133,7 @@ class ConsumerGuard:
         try:
             # One that has ended already does not read, which shows in what it does not say.
             with suppress(BrokenPipeError):
-                process.stdin.write(request.to_line())
+                process.stdin.write(request)
             self._wait_until_ready(process.stdout)
         except BaseException:
             process.kill()
@@ -228,23 +227,3 @@ def _error(reason: str) -> ConsumerGuardError:
 
 #: The guard sends this once it holds its leases.
 READY = b"ready\n"
-
-
-@frozen
-class GuardRequest:
-    """What the guard does; it travels through a pipe, because it holds credentials."""
-
-    properties: Properties
-    stream_arns: tuple[str, ...]
-    linger_seconds: float
-
-    def to_line(self) -> bytes:
-        """Return the request as one line of JSON."""
-        values = self.properties.to_dict(), self.stream_arns, self.linger_seconds
-        return json.dumps(values).encode() + b"\n"
-
-    @classmethod
-    def from_line(cls, line: bytes) -> Self:
-        """Return the request that :meth:`to_line` wrote."""
-        values, stream_arns, linger_seconds = json.loads(line)
-        return cls(Properties.parse(values), tuple(stream_arns), linger_seconds)

@@ -9,8 +9,8 @@ import pytest
 from kinesis_publishers import Properties, SystemClock
 from kinesis_publishers.config import RegistrationConfig
 from kinesis_publishers.errors import MissingOptionError
-from kinesis_publishers.readers.eager_registration import register_consumers
 from kinesis_publishers.readers.guard import ConsumerGuard
+from kinesis_publishers.readers.stream_consumers import register_consumers
 from kinesis_publishers.registration import ConsumerLease
 from kinesis_publishers.testing.fakes import ScriptedPublisherFactory
 

@@ -1,25 +1,38 @@
-"""What a source does before other processes read: it checks the streams and registers EAGER."""
+"""The stream consumers of several processes: registered before they read, removed after the last.
+
+It checks the streams, too, before other processes read them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+from attrs import define
+
 from kinesis_publishers.assembly import ControlServices, open_control, publisher_factory_class
-from kinesis_publishers.config import Properties, RegistrationConfig, RegistrationStrategy
+from kinesis_publishers.config import (
+    DeregistrationPolicy,
+    LeaseConfig,
+    Properties,
+    RegistrationConfig,
+    RegistrationStrategy,
+)
+from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.errors import (
     InternalServiceError,
     LimitExceededError,
     RetriesExhaustedError,
     ThroughputExceededError,
 )
-from kinesis_publishers.events import ignore_event
-from kinesis_publishers.registration import ConsumerLease, create_registrar
+from kinesis_publishers.events import Event, EventSink, ignore_event
+from kinesis_publishers.leases.leases import LeasedShards
+from kinesis_publishers.registration import ConsumerLease, create_registrar, deregister_consumer
 from kinesis_publishers.retry import RetryPolicy, call_with_retries
 
 _T = TypeVar("_T")
@@ -122,3 +135,44 @@ async def _register(properties: Properties, config: RegistrationConfig) -> dict[
                 return {one: await registrar.consumer_arn(arn) for one, arn in streams.items()}
             finally:
                 await registrar.close()
+
+
+@define(eq=False)
+class SharedConsumers:
+    """What a fetcher is opened with; its leases, once they are known, learn of its consumers."""
+
+    properties: Properties
+    events: EventSink | None
+    leases: LeasedShards | None = None
+
+
+@asynccontextmanager
+async def shared_consumers(
+    properties: Properties, events: EventSink | None
+) -> AsyncIterator[SharedConsumers]:
+    """Yield what to open a fetcher with; remove the consumers if its worker was the last one."""
+    known = built_in_publisher(properties)
+    registers = known is None or known.needs_registration
+    if not (registers and LeaseConfig.from_properties(properties).is_enabled):
+        yield SharedConsumers(properties, events)
+        return
+    policy = properties.get(RegistrationConfig.deregister)
+    # A process cannot know whether it is the last one, until its leases say so.
+    never = {RegistrationConfig.deregister: DeregistrationPolicy.NEVER.value}
+    shared = SharedConsumers(properties.with_values(never), None)
+
+    def tell(event: Event) -> None:
+        if shared.leases is not None:
+            shared.leases.note_event(event)
+        if events is not None:
+            events(event)
+
+    shared.events = tell
+    try:
+        yield shared
+    finally:
+        unused = shared.leases.unused_consumers() if shared.leases is not None else ()
+        if unused and policy is DeregistrationPolicy.CREATED:
+            async with open_control(properties) as control:
+                for arn in unused:
+                    await deregister_consumer(arn, control.registration, control)
