@@ -282,7 +282,7 @@ class Leases(KeptProgress):
                 try:
                     await rows.report(worker, is_leaving=True)
                 finally:
-                    await self._release_all()
+                    await self.shards.release(tuple(self._held.held))
                 if rows.identities:
                     await self._leave()
         except (KinesisPublishersError, TimeoutError) as error:
@@ -293,9 +293,6 @@ class Leases(KeptProgress):
                 error,
             )
 
-    async def _release_all(self) -> None:
-        await self.shards.release(tuple(self._held.held))
-
     async def _leave(self) -> None:
         """Release leases that still arrive; learn whether another worker is left."""
         looks = 2 * LOOK_PART * self._config.failover_seconds
@@ -304,7 +301,7 @@ class Leases(KeptProgress):
             async with self._rows.turn:
                 await self._rows.progress.load()
                 await self.taker.settle(has_leader=False)
-            await self._release_all()
+            await self.shards.release(tuple(self._held.held))
             self.shards.has_left = True
             left = until - self._clock.monotonic()
             # A worker without a lease shows itself when it takes one of those.

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
-from attrs import Factory, define, field
+from attrs import define, field
 
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.lineage import gone_shards
@@ -57,12 +57,7 @@ class LeaseRows:
     progress: ProgressRows
     _clock: Clock
     _failover_seconds: float
-    sightings: Sightings = field(
-        init=False,
-        default=Factory(
-            lambda self: Sightings(_LONGEST_GAP * self._failover_seconds), takes_self=True
-        ),
-    )
+    sightings: Sightings = field(init=False)
     turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     removed: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
     on_loaded: Callable[[Rows], None] = field(default=lambda _: None, init=False)
@@ -71,6 +66,7 @@ class LeaseRows:
     _lost: set[ShardKey] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.sightings = Sightings(_LONGEST_GAP * self._failover_seconds)
         self.progress.on_loaded = self._note_loaded
 
     @property

@@ -201,11 +201,7 @@ class KinesisDataFetcher:
         return self._settled_endings == self._endings
 
     def ancestors_of(self, key: ShardKey) -> frozenset[ShardKey]:
-        """Return the shards that a shard descends from, over all generations.
-
-        Only those that are still listed: the others have left the retention. A shard that is not
-        known itself has none.
-        """
+        """Return the shards, of those still listed, that a shard descends from."""
         return frozenset(ancestors([key], self._shards.listed))
 
     @property

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from attrs import evolve
+from attrs import define, evolve, field
 
 from kinesis_publishers.assembly import Services
 from kinesis_publishers.engine.data_loss import recreated_message
@@ -39,6 +39,7 @@ _ENDED = ShardProgress(position=StartingPosition.trim_horizon(), is_ended=True)
 TakeOver: TypeAlias = Callable[[Identities], Awaitable[dict[str, StreamProgress]]]
 
 
+@define(eq=False)
 class ShardTable:
     """Keeps the listing of the streams and the progress of their shards.
 
@@ -59,25 +60,17 @@ class ShardTable:
         latest_at: when a stream was begun at LATEST, if one was.
     """
 
-    def __init__(
-        self,
-        services: Services,
-        resume: Mapping[str, StreamProgress] | None = None,
-        *,
-        leaves_others: bool = False,
-        take_over: TakeOver | None = None,
-    ) -> None:
-        self._services = services
-        self._resume = dict(resume or {})
-        self._leaves_others = leaves_others
-        self._take_over = take_over
-        self.identities: dict[str, StreamIdentity] = {}
-        self.listed: dict[ShardKey, Shard] = {}
-        self.others: dict[ShardKey, Shard] = {}
-        self.progress: dict[ShardKey, ShardProgress] = {}
-        self.left: dict[ShardKey, ShardProgress] = {}
-        self.latest_at: datetime | None = None
-        self._left_out: dict[str, StreamProgress] = {}
+    _services: Services
+    _resume: dict[str, StreamProgress]
+    _leaves_others: bool = field(default=False, kw_only=True)
+    _take_over: TakeOver | None = field(default=None, kw_only=True)
+    identities: dict[str, StreamIdentity] = field(factory=dict, init=False)
+    listed: dict[ShardKey, Shard] = field(factory=dict, init=False)
+    others: dict[ShardKey, Shard] = field(factory=dict, init=False)
+    progress: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
+    left: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
+    latest_at: datetime | None = field(default=None, init=False)
+    _left_out: dict[str, StreamProgress] = field(factory=dict, init=False)
 
     def renewed(self) -> ShardTable:
         """Return one that is not prepared, and continues where this one is."""

@@ -39,7 +39,7 @@ class FetchedStreams:
         self._checkpointer, self._guard, self._leave = checkpointer, guard, leave
         self.shards = ShardTable(
             services,
-            resume,
+            dict(resume or {}),
             leaves_others=checkpointer is not None,
             take_over=None if checkpointer is None else checkpointer.take_over,
         )

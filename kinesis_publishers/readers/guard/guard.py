@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import IO, Self
 
+from attrs import define, field
+
 from kinesis_publishers.assembly import publisher_factory_class
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
@@ -36,6 +38,7 @@ _LINGER_SECONDS = 5.0
 _RESTART_PERIOD_SECONDS = 60.0
 
 
+@define(eq=False)
 class ConsumerGuard:
     """Removes stream consumers once this process has ended, however it ends.
 
@@ -44,23 +47,14 @@ class ConsumerGuard:
     process, for a successor.
     """
 
-    def __init__(
-        self,
-        properties: Properties,
-        *,
-        linger_seconds: float = _LINGER_SECONDS,
-        restart_period_seconds: float = _RESTART_PERIOD_SECONDS,
-    ) -> None:
-        self._properties = properties
-        self._linger_seconds = linger_seconds
-        self._restart_period_seconds = restart_period_seconds
-        self._clock = SystemClock()
-        self._config = RegistrationConfig.from_properties(properties)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._request: bytes | None = None
-        # A watching thread replaces the process while others hold or close it.
-        self._lock = threading.Lock()
-        self._is_released = threading.Event()
+    _properties: Properties
+    _linger_seconds: float = field(default=_LINGER_SECONDS, kw_only=True)
+    _restart_period_seconds: float = field(default=_RESTART_PERIOD_SECONDS, kw_only=True)
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _request: bytes | None = field(default=None, init=False)
+    # A watching thread replaces the process while others hold or close it.
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _is_released: threading.Event = field(factory=threading.Event, init=False)
 
     @classmethod
     def for_properties(cls, properties: Properties) -> Self | None:
@@ -167,13 +161,14 @@ class ConsumerGuard:
 
     def _wait_until_ready(self, pipe: IO[bytes]) -> None:
         # The guard of an earlier query may just be removing the consumer, which is waited for.
-        patience = _START_SECONDS + 2 * self._config.deregister_timeout_seconds
-        deadline = self._clock.monotonic() + patience
+        config, clock = RegistrationConfig.from_properties(self._properties), SystemClock()
+        patience = _START_SECONDS + 2 * config.deregister_timeout_seconds
+        deadline = clock.monotonic() + patience
         said = b""
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while said != READY:
-                if not selector.select(deadline - self._clock.monotonic()):
+                if not selector.select(deadline - clock.monotonic()):
                     raise _error(f"it was not ready within {patience:.0f} s")
                 part = os.read(pipe.fileno(), len(READY))
                 if not part:

@@ -70,9 +70,10 @@ class KinesisRangeFinder:
         self._services = services
         self._piece_records = piece_records
         self._late = Counter[ShardKey]() if late is None else late
+        self._is_aligned = patience_seconds is not None
         self.rounds = Rounds(services, self._for_each, patience_seconds)
         self.aligned_until = aligned_until
-        self._shards = ShardTable(services, resume)
+        self._shards = ShardTable(services, dict(resume or {}))
         self._probes: dict[ShardKey, ShardProbe] = {}
         self._next_discovery = 0.0
         # Whether a shard has ended whose children the listing may lack.
@@ -136,7 +137,7 @@ class KinesisRangeFinder:
     async def _find(self, limit: ReadLimit, portion: Portion, until: datetime | None) -> Ends:
         await self._discover_if_due(until)
         # Aligned shards are all looked at: the lagging ones catch up with the others.
-        due = self._due_probes(None if self.rounds.is_aligned else until)
+        due = self._due_probes(None if self._is_aligned else until)
         if until is not None and self.is_caught_up(until):
             return {}
         # The first records of a shard show its beginning in time, and its rate.
@@ -251,13 +252,14 @@ class KinesisRangeFinder:
                 probe.begin_again(await self._services.polling.create(horizon, probe.shard))
             except SHARD_NOT_FOUND as error:
                 if is_over := await missing.has_left(error, probe.progress):
-                    probe.give_up()
+                    # The service no longer knows the shard.
+                    probe.seen = SeenRecords(probe.progress.ended())
         self._shards.progress[probe.shard.key] = probe.progress
 
     async def _take(self, counts: Counts) -> Ends:
         ends: Ends = {}
         until, late_before = self.aligned_until, None
-        if until is not None and self.rounds.is_aligned:
+        if until is not None and self._is_aligned:
             late_before = until - LATE_AFTER
         check, now = self._services.data_loss.check_beginning, self._services.clock.now()
         # Concurrently: shards that are far behind share one question for the retention.

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Self
 
-from attrs import define, evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher, RecordPublisherFactory
 from kinesis_publishers.assembly import Services, open_services, publisher_factory_class
@@ -118,6 +118,7 @@ def as_polling(properties: Properties) -> Properties:
     )
 
 
+@define(eq=False)
 class SubscribeThenPoll(RecordPublisher):
     """Publishes one shard: the first :meth:`run` is one subscription, the following ones poll.
 
@@ -126,18 +127,11 @@ class SubscribeThenPoll(RecordPublisher):
     last record at once, and drives out no other reader.
     """
 
-    def __init__(
-        self,
-        shard: Shard,
-        starting_position: StartingPosition,
-        subscriber: RecordPublisher,
-        polling: RecordPublisherFactory,
-    ) -> None:
-        self._shard = shard
-        self._position = starting_position
-        self._subscriber: RecordPublisher | None = subscriber
-        self._polling = polling
-        self._poller: RecordPublisher | None = None
+    _shard: Shard
+    _position: StartingPosition
+    _subscriber: RecordPublisher | None
+    _polling: RecordPublisherFactory
+    _poller: RecordPublisher | None = field(default=None, init=False)
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
         subscriber, self._subscriber = self._subscriber, None

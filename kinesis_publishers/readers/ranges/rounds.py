@@ -81,11 +81,6 @@ class Rounds:
         self._portions = 1
         self._has_compared = False
 
-    @property
-    def is_aligned(self) -> bool:
-        """Whether the shards stay together."""
-        return self._patience is not None
-
     async def find(self, probes: Probes, due: Probes, limit: ReadLimit, portion: Portion) -> Counts:
         """Return what may be handed out; nothing before it is known of all shards.
 

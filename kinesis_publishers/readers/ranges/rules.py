@@ -178,14 +178,6 @@ def rest_limit(sample: Sample | None, payload_bytes: int = _REST_BYTES) -> int:
     return max(1, min(_PAGE_RECORDS, fitting))
 
 
-def expected_records(sample: Sample | None, seconds: float) -> int:
-    """Return how many records to ask for where so long a time is left; enough, mostly."""
-    if sample is None:
-        return _TAIL_RECORDS
-    expected = 2 * seconds * sample.bytes_per_second / sample.record_bytes
-    return int(min(_PAGE_RECORDS, max(_TAIL_RECORDS, expected)))
-
-
 def is_little(sample: Sample | None, seconds: float, *, records: int | None = None) -> bool:
     """Return whether a period probably has few records, in bytes and, if given, in ``records``."""
     if sample is None:
@@ -297,7 +289,10 @@ class LookPlanner:
             # Where a page was not enough, or records come in bursts, the rate tells nothing.
             tells = self.growth == 1 and self._jump_records is None
             if tells and is_little(sample, seconds):
-                return self.read_on(expected_records(sample, seconds))
+                rate = sample or NO_SAMPLE
+                # Enough, mostly.
+                expected = 2 * seconds * rate.bytes_per_second / rate.record_bytes
+                return self.read_on(max(_TAIL_RECORDS, int(expected)))
             target = max(latest + INSTANT, until - min(self._back, (until - latest) / 2))
         elif self.is_quiet or (self.growth == 1 and is_little(sample, seconds, records=limit)):
             return self.read_on(limit)

@@ -188,10 +188,6 @@ class ShardProbe:
         self.is_anchored = False
         self._tip_seen_at = self._seen_until = self.plan.nothing_since = None
 
-    def give_up(self) -> None:
-        """Take the shard for ended: the service no longer knows it."""
-        self.seen = SeenRecords(self.progress.ended())
-
     async def count(self, most: int) -> None:
         """Look at the records that follow what was seen, until ``most`` of them wait."""
         if not self.seen.has_ended and self.seen.user_records < most:
@@ -344,9 +340,9 @@ async def read_page(publisher: PollingRecordPublisher, limit: int) -> ShardPage 
     return None if consumer.batch is None else ShardPage(batch=consumer.batch, has_ended=has_ended)
 
 
+@define(eq=False)
 class _OnePage(RecordBatchConsumer):
-    def __init__(self) -> None:
-        self.batch: RecordBatch | None = None
+    batch: RecordBatch | None = None
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         """Ask for nothing: a search holds one page per shard, and drops it at once."""
