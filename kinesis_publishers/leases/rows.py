@@ -45,8 +45,7 @@ def first_row(shard: Shard, stream_created_at: datetime, progress: ShardProgress
 class LeaseRows:
     """The rows, and how long each of them has been unchanged.
 
-    Every worker creates the rows of listed shards, and removes those of shards that have left: the
-    first one to create a row wins, and the others find it.
+    Every worker creates rows and removes them: the first one wins, and the others find that.
 
     Attributes:
         turn: its holder may call the store.

@@ -79,11 +79,7 @@ class ProgressRows:
         self._foreign.name_streams(tuple(self.identities.values()))
 
     async def check_first_use(self) -> None:
-        """Check, where nothing is stored, that the application has nothing in another form.
-
-        Raises:
-            CheckpointError: it would begin again.
-        """
+        """Check, where nothing is stored, that the application has nothing in another form."""
         async with self._asking("load"):
             await self._foreign.check_first_use()
 

@@ -62,11 +62,7 @@ class SingleReader(KeptProgress):
         self._contested_at: float | None = None
 
     def get(self, key: ShardKey) -> ShardProgress | None:
-        """Return the stored checkpoint of a shard; ``None`` if it was removed.
-
-        Raises:
-            CheckpointError: the shard was never begun.
-        """
+        """Return the stored checkpoint of a shard; ``None`` if it was removed."""
         if (row := self._rows.stored.get(key)) is not None:
             return row.checkpoint.progress
         if key in self._removed:
@@ -133,14 +129,11 @@ class SingleReader(KeptProgress):
             await self._clock.sleep(_LIFE_SECONDS)
             async with turn():
                 if self._contested_at is not None:
-                    await self._mark()
+                    await self._save(self._new_marks(self._owned))
 
     async def close(self) -> None:
         """Record that this reader has stopped, so that the next one need not wait."""
-        await self._mark(is_ended=True)
-
-    async def _mark(self, *, is_ended: bool = False) -> None:
-        await self._save(self._new_marks(self._owned, is_ended=is_ended))
+        await self._save(self._new_marks(self._owned, is_ended=True))
 
     def _new_marks(self, arns: Iterable[str], *, is_ended: bool = False) -> list[Checkpoint]:
         now, since = self._clock.monotonic(), self._contested_at
@@ -170,7 +163,7 @@ class SingleReader(KeptProgress):
         ]
         if new or gone:
             # A reader that was replaced must not change anything.
-            await self._mark()
+            await self._save(self._new_marks(self._owned))
 
         def first_row(shard: Shard) -> Checkpoint:
             created_at = identities[shard.stream_arn].created_at

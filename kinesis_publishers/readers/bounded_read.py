@@ -223,13 +223,9 @@ class Narrowing:
 class BatchBounds:
     """Between which positions the records of a batch stand.
 
-    Reading begins at the first position and ends before the second one: a batch that begins where
-    another one ends continues without a gap and without repeating a record.
-
-    Attributes:
-        starts: where shards begin; nothing is read of one that begins at its end.
-        ends: before which positions they end.
-        loaded_at: the instant that LATEST means, by this machine's clock.
+    Reading begins at ``starts`` and ends before ``ends``: a batch that begins where another one
+    ends continues without a gap and without repeating a record. LATEST means ``loaded_at``, by this
+    machine's clock.
     """
 
     starts: Positions

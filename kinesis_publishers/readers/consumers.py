@@ -36,13 +36,11 @@ OnBatch: TypeAlias = Callable[[Shard, RecordBatch], Awaitable[None]]
 
 
 class AssignedSink(ForwardingSink):
-    """Delivers only what this process may read at that moment.
+    """Delivers only what this process may read at that moment, as ``sharing`` decides.
 
     Attributes:
-        sharing: what decides that, and learns what was read.
         watermarks: what it delivers to, if there are watermarks.
         waiting: the shards with a delivery that may not be handed out yet.
-        has_delivered: whether something has come.
     """
 
     def __init__(self, inner: DeliverySink, assigner: ShardAssigner) -> None:

@@ -106,11 +106,6 @@ class ShardTable:
             raise
         return tuple(found)
 
-    def arn_of(self, stream: str) -> str | None:
-        """Return the ARN of a stream that was added by this name or ARN."""
-        arns = (arn for arn, one in self.identities.items() if stream in (arn, one.name))
-        return next(arns, None)
-
     def drop(self, stream_arn: str) -> None:
         """Leave a stream out from now on; it continues where it is if it is added again."""
         progress = evolve(self.by_stream(self.progress)[stream_arn], is_left_out=True)

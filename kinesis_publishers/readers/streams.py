@@ -96,7 +96,8 @@ class FetchedStreams:
         await self._factory.prepare(added)
 
     async def _drop(self, stream: str) -> None:
-        if (arn := self.shards.arn_of(stream)) is not None:
+        identities = self.shards.identities.items()
+        for arn in [arn for arn, one in identities if stream in (arn, one.name)]:
             await self._leave(arn)
             self.shards.drop(arn)
             await self.write_first_checkpoints()

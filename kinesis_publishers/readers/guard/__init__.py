@@ -1,7 +1,6 @@
-"""The guard process: removes the stream consumers of a reader that may be killed at any time.
+"""The guard process, which removes the stream consumers of a reader that is killed, as by Spark.
 
-Spark ends the reading process with SIGKILL. The guard holds a lease on each consumer while that
-process lives, and is the last to leave: it removes what this application has registered.
+It holds a lease on each while the reader lives, and is the last to leave.
 """
 
 from kinesis_publishers.readers.guard.guard import ConsumerGuard as ConsumerGuard

@@ -171,12 +171,7 @@ class _Follower(RecordBatchConsumer):
 
 @frozen(kw_only=True, eq=False)
 class RangePublishers:
-    """Makes what reads ranges.
-
-    Attributes:
-        plain: makes what reads any range.
-        fan_out: subscribes to large ones, if the properties select it.
-    """
+    """Makes what reads ranges: ``plain`` any of them, ``fan_out`` subscribes to large ones."""
 
     plain: RecordPublisherFactory
     fan_out: RecordPublisherFactory | None = None

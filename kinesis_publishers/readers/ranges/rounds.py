@@ -84,11 +84,8 @@ class Rounds:
     async def find(self, probes: Probes, due: Probes, limit: ReadLimit, portion: Portion) -> Counts:
         """Return what may be handed out; nothing before it is known of all shards.
 
-        Args:
-            probes: of all shards.
-            due: those that may be looked at.
-            limit: the most that all may have together.
-            portion: about how much that is without a limit.
+        Only probes that are ``due`` may be looked at. All shards together have at most ``limit``;
+        without one, about ``portion``.
         """
         portion = portion.times(self._portions)
         if self._patience is None and limit.is_unlimited:
@@ -118,11 +115,9 @@ class Rounds:
     async def _find_together(
         self, probes: Probes, due: Probes, limit: ReadLimit, portion: Portion
     ) -> tuple[Counts, list[ShardProbe]]:
-        """Find what arrived before one instant.
+        """Return what arrived before one instant, and the shards of which that is not known.
 
-        Returns:
-            What of it to take, nothing before it is known of all shards; and those of which it is
-            not known.
+        While there are such shards, nothing is taken.
         """
         waited_for = self._waited_for(probes)
         target = self._target or self._instant(waited_for, portion)
@@ -252,11 +247,10 @@ class Rounds:
         }
         before = self.lost
         self.lost = self._patience.lost(fronts, self._clock.monotonic())
-        furthest = max((one.until for one in fronts.values() if one.until), default=None)
+        known = [one.until for one in fronts.values() if one.until]
         for key in self.lost - before:
-            until, seconds = fronts[key].until, None
-            if until is not None and furthest is not None:
-                seconds = (furthest - until).total_seconds()
+            until = fronts[key].until
+            seconds = (max(known) - until).total_seconds() if until else None
             self._events(ShardLeftBehind(shard=key, seconds=seconds))
 
 

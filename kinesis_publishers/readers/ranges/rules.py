@@ -305,10 +305,8 @@ class LookPlanner:
     ) -> None:
         """Measure the write rate by new records, unless a burst continues after them.
 
-        Args:
-            counts: how many user records each of them has.
-            since: from when on they arrived, if that is known.
-            is_cut: whether more may follow.
+        ``counts`` says how many user records each has, ``since`` from when on they arrived, and
+        ``is_cut`` whether more may follow.
         """
         arrivals, most = fresh.arrival_epoch_seconds, rest_limit(self.sample)
         if is_cut and len(fresh) < most and arrivals and arrivals[0] == arrivals[-1]:

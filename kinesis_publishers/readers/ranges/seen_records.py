@@ -217,10 +217,9 @@ class SeenRecords:
         return self.gap_until is not None or is_end or any(one < limit for one in self._arrivals)
 
     def take(self, count: int | None = None) -> tuple[RangeEnd | None, SeenRecords]:
-        """Make a range of this, or of the gap and the first ``count`` records behind it.
+        """Return the end of a range of this, ``None`` if it would be empty, and the rest.
 
-        Returns:
-            The end of the range, ``None`` if it would be empty, and the rest.
+        With ``count`` the range has the gap and as many records behind it.
         """
         total = len(self._numbers)
         count = total if count is None else min(count, total)

@@ -318,8 +318,7 @@ class ShardProbe:
 class ShardPage:
     """The answer to one GetRecords, which may be empty with records still ahead.
 
-    Attributes:
-        has_ended: the shard is closed and nothing follows.
+    After one that ``has_ended`` nothing follows, because the shard is closed.
     """
 
     batch: RecordBatch
