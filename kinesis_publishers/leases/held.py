@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
-import secrets
-import socket
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -31,11 +28,6 @@ _CALL_PART: Final = 1 / 3
 _MEASURE_PARTS: Final = 3
 # AWS refuses another subscription to a shard for this long (API reference, SubscribeToShard).
 _RESUBSCRIBE_SECONDS: Final = 5.0
-
-
-def default_worker_id() -> str:
-    """Return a name that no other worker has, and that shows where this one runs."""
-    return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
 @define
@@ -116,7 +108,7 @@ class HeldLeases:
             worker=self.worker,
             rows={
                 key: row
-                for key, row in (rows or self._rows.current()).items()
+                for key, row in (rows or self._rows.progress.current()).items()
                 if not row.checkpoint.progress.is_ended
             },
             ages=self._rows.ages(),
@@ -158,7 +150,7 @@ class HeldLeases:
         return evolve(lease, consumer_arn=arn)
 
     def _note_loaded(self, before: Rows) -> None:
-        rows = self._rows.stored
+        rows = self._rows.progress.stored
         # Reconcile all of them before raising: a release writes on what is known of each.
         strangers = [key for key in tuple(self.held) if not self._reconcile(key)]
         seen = {key for key, row in before.items() if self._is_written_by_twin(key, row)}
@@ -177,7 +169,7 @@ class HeldLeases:
 
     def _note_written(self, keys: Iterable[ShardKey], sent_at: float) -> None:
         for key in keys:
-            row, held = self._rows.stored[key], self.held.get(key)
+            row, held = self._rows.progress.stored[key], self.held.get(key)
             valid_until = sent_at + self._config.failover_seconds
             if lease_of(row).holder != self.worker:
                 self._drop(key)
@@ -200,7 +192,7 @@ class HeldLeases:
 
         Return ``False`` if another process writes in the name of this worker.
         """
-        held, row = self.held[key], self._rows.stored.get(key)
+        held, row = self.held[key], self._rows.progress.stored.get(key)
         lease = Lease() if row is None else lease_of(row)
         if row is None or lease.holder != self.worker:
             if row is None:
@@ -221,7 +213,7 @@ class HeldLeases:
 
     def _is_written_by_twin(self, key: ShardKey, before: StoredCheckpoint) -> bool:
         """Return whether another live process of this name renewed a lease not held here."""
-        row = self._rows.stored.get(key, before)
+        row = self._rows.progress.stored.get(key, before)
         return (
             # Not by the hand-over to a former run of this one.
             lease_of(row).holder == lease_of(before).holder == self.worker
@@ -233,7 +225,7 @@ class HeldLeases:
         )
 
     def _lose(self, key: ShardKey, owner: str | None) -> None:
-        if is_removed := key not in self._rows.stored:
+        if is_removed := key not in self._rows.progress.stored:
             _LOGGER.warning(
                 "The row of %s was removed, and the checkpoint with it. Worker %s creates the row "
                 "again, and records may be repeated. Remove rows only while no worker runs.",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import secrets
+import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -25,7 +28,7 @@ from kinesis_publishers.events import (
     SubscriptionStarted,
     ignore_event,
 )
-from kinesis_publishers.leases.held import HeldLeases, default_worker_id
+from kinesis_publishers.leases.held import HeldLeases
 from kinesis_publishers.leases.rows import LeaseRows
 from kinesis_publishers.leases.rules import (
     continued,
@@ -90,7 +93,7 @@ class LeasedShards(ShardAssigner):
         held = self._leases.held
         return self._rows.removed | {
             key: row.checkpoint.progress
-            for key, row in self._rows.current().items()
+            for key, row in self._rows.progress.current().items()
             if key not in held or held[key].is_new
         }
 
@@ -146,16 +149,16 @@ class LeasedShards(ShardAssigner):
 
     def stored_watermarks(self) -> Callable[[ShardKey], datetime | None]:
         """Return a function that returns the watermark which a shard's last reader left."""
-        return partial(watermark_of, self._rows.current())
+        return partial(watermark_of, self._rows.progress.current())
 
     def other_fronts(self, own: Collection[ShardKey]) -> list[Front]:
         """Return where the open shards of the application are, except this worker's ``own``."""
-        rows = self._rows.current()
+        rows = self._rows.progress.current()
         return open_fronts(rows, self._leases.view(rows), own)
 
     def continued(self, shards: Collection[ShardKey]) -> list[ShardKey]:
         """Return the ended ones of ``shards`` whose children :meth:`other_fronts` has."""
-        return continued(self._rows.current(), shards)
+        return continued(self._rows.progress.current(), shards)
 
     def note_event(self, event: Event) -> None:
         """Track subscriptions, and the stream consumer that this worker has registered."""
@@ -176,7 +179,7 @@ class LeasedShards(ShardAssigner):
             lease_of(row).owner and not view.is_free(key) for key, row in view.rows.items()
         ):
             return set()
-        of_rows = (lease_of(row).consumer_arn for row in self._rows.current().values())
+        of_rows = (lease_of(row).consumer_arn for row in self._rows.progress.current().values())
         return {*self._leases.consumer_arns.values(), *filter(None, of_rows)}
 
 
@@ -197,7 +200,9 @@ class Leases(KeptProgress):
     ) -> None:
         self._config, self._clock, self._events = config, clock, events
         self._rows = rows = LeaseRows(ProgressRows(store, clock), clock, config.failover_seconds)
-        worker = config.worker_id or default_worker_id()
+        # No other worker has it, and it shows where this one runs.
+        own_id = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        worker = config.worker_id or own_id
         self._held = held = HeldLeases(rows, config, clock, events, worker)
         self.taker = LeaseTaker(rows, held, config, clock, events)
         self.shards = LeasedShards(rows, held, clock, events)
@@ -264,10 +269,9 @@ class Leases(KeptProgress):
         if progress.is_ended:
             children = tuple(one.shard_id for one in self._held.children.get(key, ()))
             lease = evolve(lease, owner=None, leaving=None, children=children)
-        return evolve(self._rows.stored[key].checkpoint, progress=progress, lease=lease)
+        return evolve(self._rows.progress.stored[key].checkpoint, progress=progress, lease=lease)
 
     def is_bearable(self, error: KinesisPublishersError) -> bool:
-        """Return whether work continues after a failed write: the store may be back soon."""
         return is_bearable(error)
 
     async def keep(self, _: Turn) -> None:

@@ -22,7 +22,6 @@ from kinesis_publishers.model import (
     Shard,
     ShardKey,
     ShardProgress,
-    StoredCheckpoint,
 )
 from kinesis_publishers.progress.rows import Listing, Progress, ProgressRows
 
@@ -68,23 +67,14 @@ class LeaseRows:
         self.sightings = Sightings(_LONGEST_GAP * self._failover_seconds)
         self.progress.on_loaded = self._note_loaded
 
-    @property
-    def stored(self) -> Rows:
-        """All rows, also those of streams."""
-        return self.progress.stored
-
-    def current(self) -> dict[ShardKey, StoredCheckpoint]:
-        """Return the rows of shards of the streams that are read, as they exist now."""
-        return self.progress.current()
-
     def ages(self) -> dict[ShardKey, float]:
         """Return for how many seconds each row has been unchanged."""
         return self.sightings.ages(self._clock.monotonic())
 
     def _note_loaded(self, before: Rows) -> None:
         # Noted after the answer: a lease never seems older than it is.
-        self.sightings.note(self.stored, self._clock.monotonic())
-        for key in self.removed.keys() & self.stored.keys():
+        self.sightings.note(self.progress.stored, self._clock.monotonic())
+        for key in self.removed.keys() & self.progress.stored.keys():
             del self.removed[key]
         self.on_loaded(before)
 
@@ -118,7 +108,7 @@ class LeaseRows:
         One whose other parent has no row is left to a listing: by that parent's child, the parent
         would be taken for one that was read to its end.
         """
-        stored = self.stored
+        stored = self.progress.stored
         new = [
             one for one in children if one.key not in stored and stored.keys() >= {*one.parent_keys}
         ]
@@ -134,7 +124,7 @@ class LeaseRows:
         return self.first_row(self._listed[key]) if key in self._listed else None
 
     def _is_begun(self, key: ShardKey) -> bool:
-        row = self.stored.get(key)
+        row = self.progress.stored.get(key)
         # A stream that was created again has shards of the same ids.
         created_at = self.progress.identities[key.stream_arn].created_at
         # If it is newer, another worker has noticed that before this one.
@@ -155,7 +145,7 @@ class LeaseRows:
             return found
         of_stream = (
             row.checkpoint.progress
-            for key, row in self.current().items()
+            for key, row in self.progress.current().items()
             if key.stream_arn == shard.stream_arn
         )
         instants = {None if one.is_ended else one.position.timestamp: one for one in of_stream}
@@ -169,7 +159,7 @@ class LeaseRows:
         Their ids do not tell: the listing is completed by children that last answers have named.
         """
         newer: set[ShardKey] = set()
-        for key, row in sorted(self.current().items(), key=lambda one: one[0].shard_id):
+        for key, row in sorted(self.progress.current().items(), key=lambda one: one[0].shard_id):
             parents = {ShardKey(key.stream_arn, one) for one in lease_of(row).parents}
             if any(one in newer or one in self._listed for one in parents):
                 newer.add(key)
@@ -180,7 +170,7 @@ class LeaseRows:
 
         Until then their rows say that a child may start, and that it was not read before.
         """
-        rows = self.current()
+        rows = self.progress.current()
         begun: set[ShardKey] = set()
         waiting: set[ShardKey] = set()
         for key, row in rows.items():
@@ -197,9 +187,8 @@ class LeaseRows:
         }
 
     def _lost_unread(self, progress: Progress) -> set[ShardKey]:
-        rows, now = self.current(), self._clock.monotonic()
-        sightings = self.sightings
-        ages = {} if sightings.is_gap(now) else sightings.ages(now)
+        rows, now = self.progress.current(), self._clock.monotonic()
+        ages = {} if self.sightings.is_gap(now) else self.sightings.ages(now)
         gone = {
             key
             for arn in self.progress.identities

@@ -91,7 +91,8 @@ class LeaseTaker:
 
     def _seconds_to_expiry(self) -> float:
         """Return when the next lease of another worker ends unless that renews it."""
-        failover, ages, rows = self._config.failover_seconds, self._rows.ages(), self._rows.stored
+        failover, ages = self._config.failover_seconds, self._rows.ages()
+        rows = self._rows.progress.stored
         left = (
             failover - ages[key]
             for key in self._leases.startable
@@ -123,7 +124,7 @@ class LeaseTaker:
 
     async def settle(self, *, has_leader: bool) -> None:
         """Begin with what was asked for and has been handed over; pass on what others ask for."""
-        leases, rows = self._leases, self._rows.stored
+        leases, rows = self._leases, self._rows.progress.stored
         now, view = self._clock.monotonic(), leases.view()
         leases.asked |= dict.fromkeys(given_to(view) if has_leader else (), now)
         asked = {key: now - since for key, since in leases.asked.items()}
@@ -142,7 +143,7 @@ class LeaseTaker:
         await self._hold([self._taken(key, leaving=None) for key in keys])
 
     def _taken(self, key: ShardKey, *, leaving: str | None) -> Checkpoint:
-        row = self._rows.stored[key]
+        row = self._rows.progress.stored[key]
         lease = lease_of(row)
         if lease.hash_range is None and (first := self._rows.listed_row(key)) and first.lease:
             # The row of a reader without leases.
@@ -163,11 +164,11 @@ class LeaseTaker:
         if self._config.handover_seconds == 0:
             await self._take(keys)
             return
-        now, stored = self._clock.monotonic(), self._rows.stored
+        now, stored = self._clock.monotonic(), self._rows.progress.stored
         rows = [self._taken(key, leaving=lease_of(stored[key]).owner) for key in keys]
         self._leases.asked |= dict.fromkeys(keys, now)
-        for key in await self._rows.save(rows) & self._rows.stored.keys():
-            self._rows.sightings.note_request(key, self._rows.stored[key].version)
+        for key in await self._rows.save(rows) & self._rows.progress.stored.keys():
+            self._rows.sightings.note_request(key, self._rows.progress.stored[key].version)
 
     def _count(self) -> None:
         view = self._leases.view()

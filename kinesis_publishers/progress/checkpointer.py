@@ -7,7 +7,6 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import datetime
 from typing import TypeAlias
 
 from attrs import define, evolve, field
@@ -170,7 +169,8 @@ class Checkpointer:
         as_of = max((one.as_of for one in (latest, progress) if one.as_of), default=None)
         progress = evolve(progress, as_of=as_of)
         self._records += records
-        if not _is_due(stored, progress, self._clock.now()):
+        is_moved = (stored.position, stored.is_ended) != (progress.position, progress.is_ended)
+        if not (is_moved or is_refresh_due(stored.as_of, as_of, self._clock.now())):
             if latest == stored:
                 self.stored.note_age(key, progress)
             return
@@ -349,12 +349,6 @@ def _is_behind(progress: ShardProgress, latest: ShardProgress) -> bool:
         return True
     before, after = latest.processed, progress.processed
     return before is not None and (after is None or after < before)
-
-
-def _is_due(stored: ShardProgress, progress: ShardProgress, now: datetime) -> bool:
-    if (stored.position, stored.is_ended) != (progress.position, progress.is_ended):
-        return True
-    return is_refresh_due(stored.as_of, progress.as_of, now)
 
 
 def _shown(progress: ShardProgress) -> str:

@@ -157,11 +157,7 @@ class ProgressRows:
         await save([one for one in marks if not is_begun(one.shard)])
 
     async def remove(self, keys: Collection[ShardKey]) -> None:
-        """Remove rows of the versions that are known.
-
-        Raises:
-            StaleCheckpointError: another process has written one of them.
-        """
+        """Remove rows of the versions that are known; ``StaleCheckpointError`` if one is newer."""
         versions = {key: self.stored[key].version for key in keys if key in self.stored}
         if not versions:
             return

@@ -132,7 +132,6 @@ class SingleReader(KeptProgress):
                     await self._save(self._new_marks(self._owned))
 
     async def close(self) -> None:
-        """Record that this reader has stopped, so that the next one need not wait."""
         await self._save(self._new_marks(self._owned, is_ended=True))
 
     def _new_marks(self, arns: Iterable[str], *, is_ended: bool = False) -> list[Checkpoint]:
@@ -156,11 +155,10 @@ class SingleReader(KeptProgress):
         new = [
             shard for key, shard in listed.items() if key in progress and not self._is_begun(key)
         ]
-        gone = [
-            key
-            for key in self._rows.stored
-            if key.stream_arn in identities and _is_gone(key, listed, progress)
-        ]
+        # A shard that is not listed and has not ended is newer than the listing.
+        kept = listed.keys() | {key for key, one in progress.items() if not one.is_ended}
+        stored = [key for key in self._rows.stored if key.stream_arn in identities]
+        gone = [key for key in stored if key not in kept and key.shard_id != WHOLE_STREAM]
         if new or gone:
             # A reader that was replaced must not change anything.
             await self._save(self._new_marks(self._owned))
@@ -236,12 +234,6 @@ class SingleReader(KeptProgress):
         for key in keys:
             self._rows.stored.pop(key, None)
         self._rows.stored |= {key: found[key] for key in keys if key in found}
-
-
-def _is_gone(key: ShardKey, listed: Listing, progress: Progress) -> bool:
-    # A shard that is not listed and has not ended is newer than the listing.
-    is_newer = key in progress and not progress[key].is_ended
-    return key not in listed and key.shard_id != WHOLE_STREAM and not is_newer
 
 
 def _replaced(owner: StoredCheckpoint) -> ReaderReplacedError:

@@ -315,9 +315,8 @@ def _shifted(instant: datetime | None, by: timedelta) -> datetime | None:
 def _later(position: StartingPosition, instant: datetime | None) -> StartingPosition:
     if instant is None or position.sequence_number is not None:
         return position
-    if position.timestamp is not None and position.timestamp >= instant:
-        return position
-    return StartingPosition.at_timestamp(instant)
+    is_later = position.timestamp is not None and position.timestamp >= instant
+    return position if is_later else StartingPosition.at_timestamp(instant)
 
 
 def _earlier(position: StartingPosition, instant: datetime | None) -> StartingPosition:

@@ -222,7 +222,7 @@ class ShardTable:
     ) -> None:
         """List the shards again: add what is new, forget what has left the retention.
 
-        Shards ``in_use`` stay until their reader has seen the end. Those that were ``given_up`` are
+        Shards ``in_use`` stay until their reader has seen the end. Shards ``given_up`` are
         read no further on purpose: losing them is no loss.
 
         Raises:

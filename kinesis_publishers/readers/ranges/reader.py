@@ -47,11 +47,7 @@ class KinesisRangeReader:
     @classmethod
     @asynccontextmanager
     async def from_properties(cls, properties: Properties) -> AsyncIterator[Self]:
-        """Open clients as ``properties`` say, yield a reader, and close them.
-
-        Raises:
-            ConfigError: the properties cannot work; every problem is named.
-        """
+        """Open clients as ``properties`` say, yield a reader, and close them."""
         async with open_services(properties) as services:
             yield cls(services, RangePublishers.select(properties, services))
 

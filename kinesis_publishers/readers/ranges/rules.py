@@ -214,23 +214,6 @@ def cut_instants(
     return [begin + timedelta(seconds=seconds * n / pieces) for n in range(1, pieces)]
 
 
-@define
-class JumpBudget:
-    """Limits the jumps into a shard: each is a GetShardIterator."""
-
-    _left: float = field(default=0.0, init=False)
-    _counted_at: float = field(default=-math.inf, init=False)
-
-    def take(self, now: float, *, keep: int = 0) -> bool:
-        """Take one jump, if ``keep`` more are left; ``now`` is on the monotonic clock."""
-        self._left = min(_JUMPS_AT_ONCE, self._left + _JUMPS_PER_SECOND * (now - self._counted_at))
-        self._counted_at = now
-        if self._left < 1 + keep:
-            return False
-        self._left -= 1.0
-        return True
-
-
 @frozen
 class Step:
     """One call for records: it reads on, or jumps to those that arrived ``since`` an instant."""
@@ -255,7 +238,6 @@ class LookPlanner:
         nothing_since: when the shard had no more records, as a jump has shown.
     """
 
-    jumps: JumpBudget = field(factory=JumpBudget, init=False)
     sample: Sample | None = field(default=None, init=False)
     is_quiet: bool = field(default=False, init=False)
     growth: int = field(default=1, init=False)
@@ -266,6 +248,20 @@ class LookPlanner:
     # How far before the silence its last record is sought.
     _back: timedelta = field(default=_FIRST_STEP, init=False)
     _is_tail_untried: bool = field(default=False, init=False)
+    _jumps_left: float = field(default=0.0, init=False)
+    _counted_at: float = field(default=-math.inf, init=False)
+
+    def may_jump(self, now: float, *, keep: int = 0) -> bool:
+        """Take one jump, a GetShardIterator, if that is allowed and ``keep`` more are left.
+
+        ``now`` is on the monotonic clock.
+        """
+        earned = _JUMPS_PER_SECOND * (now - self._counted_at)
+        self._jumps_left, self._counted_at = min(_JUMPS_AT_ONCE, self._jumps_left + earned), now
+        if self._jumps_left < 1 + keep:
+            return False
+        self._jumps_left -= 1.0
+        return True
 
     def read_on(self, limit: int | None = None) -> Step:
         """Return the step that takes about this many of the next records."""
@@ -296,7 +292,7 @@ class LookPlanner:
             target = max(latest + INSTANT, until - min(self._back, (until - latest) / 2))
         elif self.is_quiet or (self.growth == 1 and is_little(sample, seconds, records=limit)):
             return self.read_on(limit)
-        if not self.jumps.take(now):
+        if not self.may_jump(now):
             return None
         return Step(self._jump_records or tail_limit(sample, is_jump=True), target)
 

@@ -223,15 +223,11 @@ class SeenRecords:
         """
         total = len(self._numbers)
         count = total if count is None else min(count, total)
-        is_whole = count == total
-        if not (count or self.gap_until or (is_whole and self.has_ended)):
+        is_ended = self.has_ended and count == total
+        if not (count or self.gap_until or is_ended):
             return None, self
-        progress = self._progress_at(count)
-        if is_whole and self.has_ended:
-            progress = progress.ended()
-        first, first_arrival = self._first, self._first_arrival
-        if self.gap_until is None and count:
-            first, first_arrival = SequenceNumber(self._numbers[0]), self.first_arrival
+        progress = evolve(self._progress_at(count), is_ended=is_ended)
+        is_seen = self.gap_until is None and count > 0
         weights, payload_bytes = self._weights[:count], None
         if self.gap_until is None:
             size = RangeSize(records=count)
@@ -241,8 +237,8 @@ class SeenRecords:
             size = RangeSize(records=None, seen_since=self.gap_until, seen_records=max(1, count))
         end = RangeEnd(
             progress=progress,
-            first=first,
-            first_arrival=first_arrival,
+            first=SequenceNumber(self._numbers[0]) if is_seen else self._first,
+            first_arrival=self.first_arrival,
             payload_bytes=payload_bytes,
             size=size,
             user_records=sum(weight.records for weight in weights),

@@ -198,10 +198,6 @@ class ShardProbe:
         """Look until everything that arrived before ``target`` has been seen, or lies in a gap.
 
         What cannot be found with some calls is left to the next look.
-
-        Raises:
-            PositionTrimmedError: the place where the shard stands is no longer available.
-            ServiceError: a failure that retrying does not cure.
         """
         for _ in range(_CALLS_PER_LOOK):
             if self._reaches(target):
@@ -236,7 +232,7 @@ class ShardProbe:
         size = expected_bytes(sample, begun, self.seen.gap_until)
         for instant in cut_instants(sample, begun, size, most):
             # One is left for the next look.
-            if not self.plan.jumps.take(self._services.clock.monotonic(), keep=1):
+            if not self.plan.may_jump(self._services.clock.monotonic(), keep=1):
                 return
             _, page = await self._call(Step(limit=1, since=instant))
             if page is not None:
