@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from attrs import define, field
@@ -38,7 +38,7 @@ class LazyRegistrar(StreamConsumerRegistrar):
         return await self._of(stream_arn).find()
 
     async def renew(self, stream_arn: str, consumer_arn: str) -> str:
-        return await self._of(stream_arn).renew(consumer_arn)
+        return await self._of(stream_arn).find(missing_arn=consumer_arn)
 
     async def close(self) -> None:
         consumers = tuple(self._by_stream.values())
@@ -134,24 +134,14 @@ class _ConsumerOfStream:
     _registered_arn: str | None = field(default=None, init=False)
     _flight: asyncio.Future[str] | None = field(default=None, init=False)
 
-    async def find(self, *, is_competing: bool = True) -> str:
-        """Return the ARN; look for it if it is not known."""
-        if self.arn is not None and self._lease is not None:
-            return self.arn
-        return await self._once(lambda: self._find(is_competing=is_competing))
+    async def find(self, *, is_competing: bool = True, missing_arn: str | None = None) -> str:
+        """Return the ARN; look for it if only ``missing_arn`` is known, which was not found.
 
-    async def renew(self, missing_arn: str) -> str:
-        """Return the ARN, after ``missing_arn`` was not found."""
-        if self.arn is not None and self.arn != missing_arn:
-            return self.arn
-        return await self._once(lambda: self._search(is_competing=True))
-
-    async def _once(self, work: Callable[[], Awaitable[str]]) -> str:
-        """Return the result of ``work``, done once for all who need it at the same time.
-
-        All of them get the result, or the failure, of the caller that does it. If that caller is
-        cancelled, another one starts over.
+        Those who need it at the same time get the result, or the failure, of the first, who
+        searches. If that one is cancelled, another one starts over.
         """
+        if self._lease is not None and self.arn not in (None, missing_arn):
+            return self.arn
         while (flight := self._flight) is not None:
             # Unlike awaiting the future, this does not cancel it when the waiter is cancelled.
             await asyncio.wait({flight})
@@ -159,7 +149,7 @@ class _ConsumerOfStream:
                 return flight.result()
         self._flight = flight = asyncio.get_running_loop().create_future()
         try:
-            result = await work()
+            arn = await self._search(is_competing, missing_arn)
         except Exception as error:
             flight.set_exception(error)
             flight.exception()  # there may be no other caller
@@ -168,17 +158,15 @@ class _ConsumerOfStream:
             flight.cancel()
             raise
         else:
-            flight.set_result(result)
-            return result
+            flight.set_result(arn)
+            return arn
         finally:
             self._flight = None
 
-    async def _find(self, *, is_competing: bool) -> str:
-        await self._join()
-        return self.arn or await self._search(is_competing=is_competing)
-
-    async def _search(self, *, is_competing: bool) -> str:
+    async def _search(self, is_competing: bool, missing_arn: str | None) -> str:
         lease = await self._join()
+        if self.arn not in (None, missing_arn):
+            return self.arn
         registration = ConsumerRegistration(
             self.stream_arn, self._config.required_name(), self._config, self._context, lease
         )
