@@ -91,8 +91,7 @@ class AioDataPlane(DataPlane, RecordWriter):
         self._calls: ServiceCalls | None = None
         self._endpoint: Endpoint | None = None
         self._subscriptions: SubscriptionCarrier | None = None
-        # AWS's own endpoints are https.
-        check_carrier(self._http, config.endpoint_url or "https://kinesis")
+        check_carrier(self._http, config.endpoint_url)
 
     @classmethod
     def from_properties(cls, properties: Properties, clock: Clock, *, reads: bool) -> Self:
@@ -167,7 +166,8 @@ class AioDataPlane(DataPlane, RecordWriter):
     async def subscribe_to_shard(
         self, shard: Shard, consumer_arn: str, position: StartingPosition
     ) -> AsyncIterator[ShardSubscription]:
-        where, calls = str(shard), self._opened(subscription.OPERATION, str(shard))
+        where, operation = str(shard), subscription.OPERATION
+        calls, carrier = self._opened(operation, where), self._subscription_carrier()
         body = orjson.dumps(
             {
                 "ConsumerARN": consumer_arn,
@@ -176,9 +176,9 @@ class AioDataPlane(DataPlane, RecordWriter):
             }
         )
         async with AsyncExitStack() as stack:
-            with calls.errors(subscription.OPERATION, where):
-                call = await calls.sign(subscription.OPERATION, consumer_arn, body, where)
-                response = await self._subscription_carrier().open(call)
+            with calls.errors(operation, where):
+                call = await calls.sign(operation, consumer_arn, body, where)
+                response = await carrier.open(call)
                 stack.push_async_callback(response.close)
                 calls.observe(response.headers, call.signed_at)
                 if response.status != 200:

@@ -66,70 +66,62 @@ _PASSING_CREDENTIAL_CODES = ("ExpiredTokenException", "ExpiredToken", "Credentia
 
 _NO_CONSUMER = (ConsumerNotFoundError, "it was removed, or never registered on this stream")
 
-# The error class and the advice by code; by (service or operation, code) where a code has another
-# meaning.
+# The error class and the advice by code, without the "Exception" that not every service appends; by
+# service or operation and code where a code has another meaning.
 _BY_CODE: dict[str, tuple[type[ServiceError], str]] = {
-    "ProvisionedThroughputExceededException": (
+    "ProvisionedThroughputExceeded": (
         ThroughputExceededError,
         "all polling consumers share the shard's read quota",
     ),
-    "KMSThrottlingException": (ThroughputExceededError, "KMS refuses calls for now"),
-    "LimitExceededException": (LimitExceededError, "a limit of the account was reached"),
-    "ResourceNotFoundException": (
+    "KMSThrottling": (ThroughputExceededError, "KMS refuses calls for now"),
+    "LimitExceeded": (LimitExceededError, "a limit of the account was reached"),
+    "ResourceNotFound": (
         StreamNotFoundError,
         "check the stream's name, the region and the account; a shard beyond the retention is gone",
     ),
-    "ResourceInUseException": (ResourceInUseError, "it is being changed: wait"),
-    "ExpiredIteratorException": (IteratorExpiredError, ""),
-    "ExpiredNextTokenException": (InternalServiceError, "the listing took too long: list again"),
-    "InvalidArgumentException": (InvalidArgumentError, ""),
-    "ValidationException": (InvalidArgumentError, ""),
-    "SerializationException": (InvalidArgumentError, ""),
-    "AccessDeniedException": (AccessDeniedError, ""),
+    "ResourceInUse": (ResourceInUseError, "it is being changed: wait"),
+    "ExpiredIterator": (IteratorExpiredError, ""),
+    "ExpiredNextToken": (InternalServiceError, "the listing took too long: list again"),
+    "InvalidArgument": (InvalidArgumentError, ""),
+    "Validation": (InvalidArgumentError, ""),
+    "Serialization": (InvalidArgumentError, ""),
     "AccessDenied": (AccessDeniedError, ""),
-    "KMSAccessDeniedException": (EncryptionKeyError, "allow kms:Decrypt on the stream's key"),
-    "KMSDisabledException": (EncryptionKeyError, "enable the stream's KMS key"),
-    "KMSInvalidStateException": (EncryptionKeyError, "check the state of the stream's KMS key"),
-    "KMSNotFoundException": (EncryptionKeyError, "the stream's KMS key does not exist"),
+    "KMSAccessDenied": (EncryptionKeyError, "allow kms:Decrypt on the stream's key"),
+    "KMSDisabled": (EncryptionKeyError, "enable the stream's KMS key"),
+    "KMSInvalidState": (EncryptionKeyError, "check the state of the stream's KMS key"),
+    "KMSNotFound": (EncryptionKeyError, "the stream's KMS key does not exist"),
     "KMSOptInRequired": (EncryptionKeyError, "sign the account up for KMS"),
-    "UnrecognizedClientException": (CredentialsError, _KEY_ADVICE),
+    "UnrecognizedClient": (CredentialsError, _KEY_ADVICE),
     "InvalidClientTokenId": (CredentialsError, _KEY_ADVICE),
-    "InvalidSignatureException": (CredentialsError, _SIGNATURE_ADVICE),
+    "InvalidSignature": (CredentialsError, _SIGNATURE_ADVICE),
     "SignatureDoesNotMatch": (CredentialsError, _SIGNATURE_ADVICE),
     "IncompleteSignature": (CredentialsError, _SIGNATURE_ADVICE),
     "InvalidIdentityToken": (CredentialsError, "check the token file of the web identity"),
     "IDPCommunicationError": (CredentialsError, "STS cannot reach the identity's provider"),
-    "MissingAuthenticationTokenException": (CredentialsError, _NO_CREDENTIALS),
-    "ExpiredTokenException": (CredentialsError, "get a new session token: this one has expired"),
+    "MissingAuthenticationToken": (CredentialsError, _NO_CREDENTIALS),
     "ExpiredToken": (CredentialsError, "get a new session token: this one has expired"),
-    "dynamodb ProvisionedThroughputExceededException": (
+    "dynamodb ProvisionedThroughputExceeded": (
         ThroughputExceededError,
         "the capacity of the table is used up: raise it, or choose on-demand billing",
     ),
-    "dynamodb TransactionConflictException": (ResourceInUseError, "others write it: wait"),
-    "dynamodb ReplicatedWriteConflictException": (
-        ResourceInUseError,
-        "another region writes it: wait",
-    ),
-    "dynamodb ResourceNotFoundException": (
+    "dynamodb TransactionConflict": (ResourceInUseError, "others write it: wait"),
+    "dynamodb ReplicatedWriteConflict": (ResourceInUseError, "another region writes it: wait"),
+    "dynamodb ResourceNotFound": (
         ServiceError,
         "check the table's name, the region and the account",
     ),
-    "DescribeStreamSummary ResourceNotFoundException": (
+    "DescribeStreamSummary ResourceNotFound": (
         StreamNotFoundError,
         "check the stream's name, the region and the account",
     ),
-    "DescribeStreamConsumer ResourceNotFoundException": _NO_CONSUMER,
-    "DeregisterStreamConsumer ResourceNotFoundException": _NO_CONSUMER,
-    "CreateStream ResourceInUseException": (
-        ResourceInUseError,
-        "a stream of this name exists already",
-    ),
-    "PutRecords ProvisionedThroughputExceededException": (
+    "DescribeStreamConsumer ResourceNotFound": _NO_CONSUMER,
+    "DeregisterStreamConsumer ResourceNotFound": _NO_CONSUMER,
+    "CreateStream ResourceInUse": (ResourceInUseError, "a stream of this name exists already"),
+    "PutRecords ProvisionedThroughputExceeded": (
         ThroughputExceededError,
         "all producers share the shard's write quota, 1 MB and 1,000 records a second",
     ),
-    "PutRecords KMSAccessDeniedException": (
+    "PutRecords KMSAccessDenied": (
         EncryptionKeyError,
         "allow kms:GenerateDataKey on the stream's key",
     ),
@@ -265,7 +257,8 @@ def service_error(
         unknown = ThroughputExceededError, "the call rate of the account is used up"
     elif _NOT_NOW.match(code):
         unknown = InternalServiceError, ""
-    meanings = map(_BY_CODE.get, (f"{operation} {code}", f"{service} {code}", code))
+    name = code.removesuffix("Exception")
+    meanings = map(_BY_CODE.get, (f"{operation} {name}", f"{service} {name}", name))
     kind, advice = next(filter(None, meanings), unknown)
     is_skewed = is_refused_for_time(code, message)
     if is_skewed:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
+from attrs import define, field
 
 from kinesis_publishers.abc import ShardSubscription
 from kinesis_publishers.aws.calls import Answer, ServiceCalls
@@ -117,32 +118,24 @@ _SILENCE_SECONDS = 35.0
 _SLOWEST_BYTES_PER_SECOND = 32 * 1024
 
 
+@define(eq=False)
 class EventStreamSubscription(ShardSubscription):
-    """Reads from the network only while a caller waits for an event.
+    """Reads from the network only while a caller waits for an event."""
 
-    Args:
-        read: returns the next bytes of the answer to SubscribeToShard, as soon as there are any; no
-            bytes at its end. It raises ``ConnectionFailedError`` once it has returned what arrived
-            before the connection broke.
-    """
+    # As SubscriptionResponse.read.
+    _read_chunk: Callable[[], Awaitable[bytes]]
+    _where: str = field(kw_only=True)
+    _clock: Clock = field(kw_only=True)
+    _request_id: str | None = field(default=None, kw_only=True)
+    _decoder: EventStreamDecoder = field(init=False)
+    # For the network, since the last whole event.
+    _waited_seconds: float = field(default=0.0, init=False)
+    _is_over: bool = field(default=False, init=False)
+    _ended_by: ServiceError | None = field(default=None, init=False)
 
-    def __init__(
-        self,
-        read: Callable[[], Awaitable[bytes]],
-        *,
-        where: str,
-        clock: Clock,
-        request_id: str | None = None,
-    ) -> None:
-        self._read_chunk = read
-        self._where = where
-        self._clock = clock
-        self._request_id = request_id
-        self._decoder = EventStreamDecoder(f"{OPERATION} of {where}")
-        # For the network, since the last whole event.
-        self._waited_seconds = 0.0
-        self._is_over = False
-        self._ended_by: ServiceError | None = None
+    @_decoder.default
+    def _new_decoder(self) -> EventStreamDecoder:
+        return EventStreamDecoder(f"{OPERATION} of {self._where}")
 
     async def wait_for_event(self) -> int | None:
         while True:

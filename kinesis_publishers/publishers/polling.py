@@ -96,7 +96,8 @@ class PollingRecordPublisher(RecordPublisher):
         self._silent_since = context.clock.monotonic()
         self._not_before = -math.inf
         self._slept_seconds = self._call_seconds = 0.0
-        self._last_size: tuple[int | None, int | None] = (None, None)
+        # The first answer may be anything.
+        self._last_size = config.max_records, MAX_PAGE_BYTES
         self._lag_watch = LagWatch(shard)
         self._iterator_retries = self._retries(config.get_iterator_retry)
         self._records_retries = self._retries(config.get_records_retry)
@@ -367,13 +368,8 @@ def adapted_limit(
     return int(max(1, min(maximum, fitting)))
 
 
-def expected_page(last_records: int | None, last_bytes: int | None, limit: int) -> tuple[int, int]:
-    """Return (records, bytes) to reserve before a call, from the size of the last answer, if any.
-
-    A page is expected to be at most twice its predecessor.
-    """
-    if last_records is None or last_bytes is None:
-        return limit, MAX_PAGE_BYTES
+def expected_page(last_records: int, last_bytes: int, limit: int) -> tuple[int, int]:
+    """Return (records, bytes) to reserve before a call: up to twice the size of the last answer."""
     return (
         min(limit, max(_MIN_PAGE_RECORDS, _GROWTH * last_records)),
         min(MAX_PAGE_BYTES, max(MIN_PAGE_BYTES, _GROWTH * last_bytes)),

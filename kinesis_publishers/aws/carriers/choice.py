@@ -21,31 +21,26 @@ _PACKAGES: Final = {
 }
 
 
-def check_carrier(http: SubscriptionHttpConfig, url: str) -> None:
+def check_carrier(
+    http: SubscriptionHttpConfig, url: str | None, *, subscribes: bool = False
+) -> None:
     """Check that the configured subscriptions to an endpoint are possible; do no I/O.
+
+    The default client may be missing in a process that never ``subscribes``.
 
     Raises:
         InvalidOptionError: HTTP/2 is required of an endpoint without TLS.
-        ConfigError: the configured client is not installed.
+        ConfigError: the client is not installed; the message says what to install.
     """
-    if _speaks_http_1(http, url):
-        if http.version is HttpVersion.HTTP_2:
-            raise http_2_not_offered(url)
-    elif http.http2_client is not Http2Client.HTTPX:
-        # The user chose it. The default client may be missing until the first subscription.
-        _check_installed(http)
-
-
-def check_client(http: SubscriptionHttpConfig, url: str | None) -> None:
-    """Check that the HTTP client for the subscriptions of a configured endpoint is installed.
-
-    Raises:
-        ConfigError: it is not installed; the message says what to install.
-    """
-    # The environment may name an endpoint: then the first subscription makes the check.
-    is_unknown = url is None and any(os.environ.get(name) for name in _ENDPOINT_VARIABLES)
-    if not (is_unknown or _speaks_http_1(http, url or "https://kinesis")):
-        _check_installed(http)
+    if url is None and any(map(os.environ.get, _ENDPOINT_VARIABLES)):
+        return  # It is checked when the data plane has found it.
+    # AWS's own endpoints are https.
+    url = url or "https://kinesis"
+    if not _speaks_http_1(http, url):
+        if subscribes or http.http2_client is not Http2Client.HTTPX:
+            _check_installed(http)
+    elif http.version is HttpVersion.HTTP_2:
+        raise http_2_not_offered(url)
 
 
 def _check_installed(http: SubscriptionHttpConfig) -> None:
@@ -67,25 +62,23 @@ def create_carrier(
     Raises:
         ConfigError: the client is not installed.
     """
-    timeout = http.read_timeout_seconds
     # Imported here: only the chosen client must be installed.
     if _speaks_http_1(http, endpoint.url):
         from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 
         return AiohttpCarrier(
-            endpoint, read_timeout_seconds=timeout, max_connections=max_connections
+            endpoint,
+            read_timeout_seconds=http.read_timeout_seconds,
+            max_connections=max_connections,
         )
     _check_installed(http)
-    requires_http_2 = http.version is HttpVersion.HTTP_2
     if http.http2_client is Http2Client.PYREQWEST:
         from kinesis_publishers.aws.carriers.pyreqwest_carrier import PyreqwestCarrier
 
-        return PyreqwestCarrier(
-            endpoint, read_timeout_seconds=timeout, requires_http_2=requires_http_2
-        )
+        return PyreqwestCarrier(endpoint, http)
     from kinesis_publishers.aws.carriers.httpx_carrier import HttpxCarrier
 
-    return HttpxCarrier(endpoint, read_timeout_seconds=timeout, requires_http_2=requires_http_2)
+    return HttpxCarrier(endpoint, http)
 
 
 def _speaks_http_1(http: SubscriptionHttpConfig, url: str) -> bool:

@@ -18,6 +18,7 @@ from kinesis_publishers.aws.carriers.carrier import (
     connection_errors,
     http_2_not_offered,
 )
+from kinesis_publishers.config import HttpVersion, SubscriptionHttpConfig
 
 # httpcore lets h2's own errors through: a server may send more after it has said GOAWAY.
 _ERRORS = (httpx.HTTPError, httpx.StreamError, h2.exceptions.H2Error, OSError)
@@ -31,17 +32,15 @@ class HttpxCarrier(SubscriptionCarrier):
     window of all. The server never learns that a stream is no longer wanted.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, *, read_timeout_seconds: float, requires_http_2: bool
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, http: SubscriptionHttpConfig) -> None:
         self._endpoint = endpoint
         self._timeouts = {
             "connect": CONNECT_TIMEOUT_SECONDS,
-            "read": read_timeout_seconds,
+            "read": http.read_timeout_seconds,
             "write": CONNECT_TIMEOUT_SECONDS,
             "pool": None,
         }
-        self._requires_http_2 = requires_http_2
+        self._requires_http_2 = http.version is HttpVersion.HTTP_2
         self._context: ssl.SSLContext | None = None
         self._context_lock = asyncio.Lock()
 

@@ -28,6 +28,7 @@ from kinesis_publishers.aws.carriers.carrier import (
     connection_errors,
     http_2_not_offered,
 )
+from kinesis_publishers.config import HttpVersion, SubscriptionHttpConfig
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.tasks import cancellable
 
@@ -136,12 +137,10 @@ class PyreqwestCarrier(SubscriptionCarrier):
     It trusts the certificates of the endpoint and those of the system.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, *, read_timeout_seconds: float, requires_http_2: bool
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, http: SubscriptionHttpConfig) -> None:
         self._endpoint = endpoint
-        self._read_timeout = timedelta(seconds=min(read_timeout_seconds, _MAX_SILENCE_SECONDS))
-        self._requires_http_2 = requires_http_2
+        self._read_timeout = timedelta(seconds=min(http.read_timeout_seconds, _MAX_SILENCE_SECONDS))
+        self._requires_http_2 = http.version is HttpVersion.HTTP_2
 
     async def open(self, call: SignedCall) -> SubscriptionResponse:
         # Reading and parsing certificates takes milliseconds.

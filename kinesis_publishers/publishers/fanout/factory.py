@@ -46,12 +46,13 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory, known=EFO):
     @classmethod
     def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
         # Imported here: naming the class must not load an SDK.
-        from kinesis_publishers.aws.carriers.choice import check_client
+        from kinesis_publishers.aws.carriers.choice import check_carrier
 
         config = FanOutConfig.from_properties(properties)
         endpoint = AwsConfig.from_properties(properties).endpoint_url
         # Check before a consumer is registered.
-        check_client(SubscriptionHttpConfig.from_properties(properties), endpoint)
+        http = SubscriptionHttpConfig.from_properties(properties)
+        check_carrier(http, endpoint, subscribes=True)
         registrar = create_registrar(RegistrationConfig.from_properties(properties), context)
         return cls(config, registrar, context)
 

@@ -146,9 +146,16 @@ async def test_a_file_of_certificates_that_cannot_be_used_is_named(
 
 
 def test_polling_loads_no_client_of_subscriptions() -> None:
-    carriers = "kinesis_publishers.aws.carriers"
-    code = (
-        "import sys; import kinesis_publishers.aws; "
-        f"assert not {{'{carriers}.httpx_carrier', 'pyreqwest'}} & sys.modules.keys()"
-    )
+    code = """
+import asyncio, sys
+from kinesis_publishers.aws.data_plane import AioDataPlane
+from kinesis_publishers.config import AwsConfig
+
+async def open_and_close():
+    async with AioDataPlane(AwsConfig(region="us-east-1")):
+        pass
+
+asyncio.run(open_and_close())
+assert not {"h2", "pyreqwest"} & sys.modules.keys()  # aiobotocore loads httpx
+"""
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

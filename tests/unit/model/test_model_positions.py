@@ -41,15 +41,6 @@ def test_places_are_ordered_by_number_and_not_by_text(left: SequenceNumber, righ
     assert (left == right) == (expected_key(left) == expected_key(right))
 
 
-@given(PLACES, PLACES)
-def test_of_two_places_exactly_one_relation_holds(left: SequenceNumber, right: SequenceNumber):
-    assert [left < right, left == right, left > right].count(True) == 1
-
-
-def test_a_longer_number_stands_after_a_shorter_one_that_sorts_higher_as_text():
-    assert SequenceNumber("1000") > SequenceNumber("999")
-
-
 def test_a_whole_record_stands_after_every_record_inside_it():
     assert SequenceNumber("7", 10_000) < SequenceNumber("7") < SequenceNumber("8", 0)
 
@@ -79,11 +70,6 @@ def test_reading_resumes_after_a_whole_record_and_at_one_that_is_processed_in_pa
 @given(POSITIONS)
 def test_a_position_stays_where_it_is_while_nothing_was_processed(position: StartingPosition):
     assert continue_from(position, None) is position
-
-
-@given(POSITIONS, PLACES)
-def test_a_position_goes_to_what_was_processed(position: StartingPosition, place: SequenceNumber):
-    assert continue_from(position, place) == resume_after(place)
 
 
 @given(PLACES)

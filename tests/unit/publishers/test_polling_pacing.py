@@ -78,10 +78,6 @@ def test_the_limit_stays_between_one_and_the_configured_maximum(
     assert 1 <= limit <= maximum
 
 
-def test_the_first_answer_may_be_as_large_as_the_service_allows():
-    assert expected_page(None, None, 10_000) == (10_000, MAX_PAGE_BYTES)
-
-
 def test_room_for_twice_the_last_answer_is_asked_for():
     assert expected_page(1000, MEBIBYTE, 10_000) == (2000, 2 * MEBIBYTE)
 
