@@ -30,9 +30,10 @@ _FIXED_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 @frozen
 class FrameHead:
-    """The string headers of a frame, unverified because its CRC comes last."""
+    """The string headers of a frame, unverified because its CRC comes last; the payload's place."""
 
     headers: Mapping[str, str]
+    payload_start: int
     payload_bytes: int
 
 
@@ -54,8 +55,6 @@ class EventStreamDecoder:
     def __init__(self, source: str) -> None:
         self._source = source
         self._data = bytearray()
-        self._total_bytes = 0
-        self._header_end = 0
         self._head: FrameHead | None = None
 
     def feed(self, chunk: bytes) -> None:
@@ -68,40 +67,41 @@ class EventStreamDecoder:
 
     def peek(self) -> FrameHead | None:
         """Return the head of the next frame, ``None`` before it is complete."""
-        if self._head is None and self._has_prelude() and len(self._data) >= self._header_end:
-            headers = self._parse_headers(bytes(self._data[_PRELUDE.size : self._header_end]))
-            self._head = FrameHead(headers, self._total_bytes - _CRC.size - self._header_end)
+        self._head = self._head or self._parse_head()
         return self._head
 
     def take(self) -> Frame | None:
         """Remove and return the next frame, ``None`` before it is complete."""
         head = self.peek()
-        if head is None or len(self._data) < self._total_bytes:
+        if head is None:
             return None
-        end = self._total_bytes - _CRC.size
+        end = head.payload_start + head.payload_bytes
+        if len(self._data) < end + _CRC.size:
+            return None
         with memoryview(self._data)[:end] as view:
-            crc, payload = zlib.crc32(view), bytes(view[self._header_end :])
+            crc, payload = zlib.crc32(view), bytes(view[head.payload_start :])
         if crc != _CRC.unpack_from(self._data, end)[0]:
             raise self._malformed("the checksum of a frame is wrong")
-        del self._data[: self._total_bytes]
-        self._total_bytes, self._head = 0, None
+        del self._data[: end + _CRC.size]
+        self._head = None
         return Frame(head.headers, payload)
 
-    def _has_prelude(self) -> bool:
-        if self._total_bytes:
-            return True
+    def _parse_head(self) -> FrameHead | None:
         if len(self._data) < _PRELUDE.size:
-            return False
+            return None
         total_bytes, header_bytes, crc = _PRELUDE.unpack_from(self._data)
         if zlib.crc32(self._data[: _PRELUDE.size - _CRC.size]) != crc:
             raise self._malformed("the checksum of a frame's prelude is wrong")
-        payload_bytes = total_bytes - _PRELUDE.size - header_bytes - _CRC.size
+        start = _PRELUDE.size + header_bytes
+        payload_bytes = total_bytes - start - _CRC.size
         if header_bytes > _MAX_HEADER_BYTES or not 0 <= payload_bytes <= _MAX_PAYLOAD_BYTES:
             raise self._malformed(
                 f"a frame of {total_bytes} bytes with {header_bytes} bytes of headers is impossible"
             )
-        self._total_bytes, self._header_end = total_bytes, _PRELUDE.size + header_bytes
-        return True
+        if len(self._data) < start:
+            return None
+        headers = self._parse_headers(bytes(self._data[_PRELUDE.size : start]))
+        return FrameHead(headers, start, payload_bytes)
 
     def _parse_headers(self, data: bytes) -> dict[str, str]:
         headers: dict[str, str | None] = {}
