@@ -147,8 +147,7 @@ class StreamConsumerRegistrar(ABC):
     One registrar serves all shards of a fetcher, at once.
     """
 
-    @abstractmethod
-    async def prepare(self, stream_arns: Sequence[str]) -> None:
+    async def prepare(self, stream_arns: Sequence[str]) -> None:  # noqa: B027 - may come later
         """Make sure, before any shard is read, that each stream has its consumer.
 
         If that fails for a stream, the consumers that this call has registered are removed again.
@@ -175,8 +174,7 @@ class StreamConsumerRegistrar(ABC):
             ConsumerNotFoundError: it is gone, and this strategy does not register it.
         """
 
-    @abstractmethod
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 - one that registers nothing leaves nothing
         """Leave the consumers: the last one to leave removes what this application created.
 
         Never raises for a consumer that could not be removed; it logs how to do that by hand.

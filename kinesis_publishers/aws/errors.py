@@ -247,8 +247,8 @@ def service_error(
     *,
     operation: str,
     where: str,
-    request_id: str | None,
-    fallback: type[ServiceError],
+    request_id: str | None = None,
+    fallback: type[ServiceError] = ServiceError,
     service: str = "kinesis",
 ) -> ServiceError:
     """Return the error for a refusal by the service, with ``fallback`` for an unknown code."""

@@ -67,11 +67,5 @@ def _places(records: Sequence[Any], name: str, errors: Collection[int]) -> list[
 
 
 def _refusal(entry: dict[str, str], stream: str) -> ServiceError:
-    return service_error(
-        entry["ErrorCode"],
-        entry.get("ErrorMessage") or "",
-        operation=OPERATION,
-        where=stream,
-        request_id=None,
-        fallback=ServiceError,
-    )
+    message = entry.get("ErrorMessage") or ""
+    return service_error(entry["ErrorCode"], message, operation=OPERATION, where=stream)

@@ -31,9 +31,6 @@ class LazyRegistrar(StreamConsumerRegistrar):
             self._by_stream[stream_arn] = _ConsumerOfStream(stream_arn, self._config, self._context)
         return self._by_stream[stream_arn]
 
-    async def prepare(self, stream_arns: Sequence[str]) -> None:
-        pass
-
     async def consumer_arn(self, stream_arn: str) -> str:
         return await self._of(stream_arn).find()
 
@@ -119,9 +116,6 @@ class NoRegistrar(StreamConsumerRegistrar):
             code="ResourceNotFoundException",
         )
 
-    async def close(self) -> None:
-        pass
-
 
 @define(eq=False)
 class _ConsumerOfStream:
@@ -137,8 +131,8 @@ class _ConsumerOfStream:
     async def find(self, *, is_competing: bool = True, missing_arn: str | None = None) -> str:
         """Return the ARN; look for it if only ``missing_arn`` is known, which was not found.
 
-        Those who need it at the same time get the result, or the failure, of the first, who
-        searches. If that one is cancelled, another one starts over.
+        The first caller searches, and others that come meanwhile get its result or its failure. If
+        it is cancelled, another one starts over.
         """
         if self._lease is not None and self.arn not in (None, missing_arn):
             return self.arn

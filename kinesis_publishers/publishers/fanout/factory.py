@@ -22,6 +22,7 @@ from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.model import Shard, StartingPosition
 from kinesis_publishers.model.sources import EFO
 from kinesis_publishers.publishers.fanout.publisher import FanOutRecordPublisher
+from kinesis_publishers.publishers.fanout.recovery import SubscriptionRecovery
 from kinesis_publishers.registration import create_registrar
 
 # Each start is a TLS handshake. The shards of one second may start at once.
@@ -64,8 +65,9 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory, known=EFO):
     ) -> FanOutRecordPublisher:
         await self._wait_for_start()
         await self._check_descriptors(shard)
-        shared = self._config, self._registrar, self._context, self._warned_at
-        return FanOutRecordPublisher(shard, starting_position, *shared)
+        config, context = self._config, self._context
+        recovery = SubscriptionRecovery(shard, config, self._registrar, context, self._warned_at)
+        return FanOutRecordPublisher(shard, starting_position, config, context, recovery)
 
     async def _wait_for_start(self) -> None:
         clock, step = self._context.clock, 1.0 / _STARTS_PER_SECOND

@@ -8,12 +8,13 @@ from contextlib import AsyncExitStack, suppress
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from attrs import define, field
+
 from kinesis_publishers.abc import (
     PublisherContext,
     RecordBatchConsumer,
     RecordPublisher,
     ShardSubscription,
-    StreamConsumerRegistrar,
 )
 from kinesis_publishers.config import FanOutConfig
 from kinesis_publishers.errors import ConnectionFailedError, MalformedResponseError
@@ -49,6 +50,7 @@ class _RunOver(Exception):
     """Ends a run that the caller repeats; it never leaves this module."""
 
 
+@define(eq=False)
 class FanOutRecordPublisher(RecordPublisher):
     """Publishes the records of one shard as they are pushed; one :meth:`run` is one subscription.
 
@@ -57,40 +59,33 @@ class FanOutRecordPublisher(RecordPublisher):
     failure (a delay, a new registration) waits for the next run, which starts without a
     subscription and without room.
 
-    Args:
-        warned_at: the time of the last warning by subject; the publishers of a factory share it.
-
     Attributes:
         failure: prevented or ended the last subscription; the next run handles it.
     """
 
-    def __init__(
-        self,
-        shard: Shard,
-        starting_position: StartingPosition,
-        config: FanOutConfig,
-        registrar: StreamConsumerRegistrar,
-        context: PublisherContext,
-        warned_at: dict[str, float],
-    ) -> None:
-        self._shard = shard
-        self._position = starting_position.require_pinned()
-        self._config = config
-        self._registrar = registrar
-        self._context = context
-        self._consumer_arn = ""
-        self._not_before = -math.inf
-        self._refused_room: tuple[int, int] | None = None
-        self._has_room = self._has_subscribed = self._is_closed = False
-        self._delivering_since = math.inf
-        self._poller: RecordPublisher | None = None
-        self._quiet_since = math.inf
-        self._last_record_count = 1
-        self._last_delivered: SequenceNumber | None = None
-        self.failure: Exception | None = None
-        self._end_reason = ""
-        self._lag_watch = LagWatch(shard)
-        self._recovery = SubscriptionRecovery(shard, config, registrar, context, warned_at)
+    _shard: Shard
+    _position: StartingPosition
+    _config: FanOutConfig
+    _context: PublisherContext
+    _recovery: SubscriptionRecovery
+    failure: Exception | None = field(default=None, init=False)
+    _consumer_arn: str = field(default="", init=False)
+    _not_before: float = field(default=-math.inf, init=False)
+    _refused_room: tuple[int, int] | None = field(default=None, init=False)
+    _has_room: bool = field(default=False, init=False)
+    _has_subscribed: bool = field(default=False, init=False)
+    _is_closed: bool = field(default=False, init=False)
+    _delivering_since: float = field(default=math.inf, init=False)
+    _poller: RecordPublisher | None = field(default=None, init=False)
+    _quiet_since: float = field(default=math.inf, init=False)
+    _last_record_count: int = field(default=1, init=False)
+    _last_delivered: SequenceNumber | None = field(default=None, init=False)
+    _end_reason: str = field(default="", init=False)
+    _lag_watch: LagWatch = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._position.require_pinned()
+        self._lag_watch = LagWatch(self._shard)
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
         await self._recover()
@@ -100,7 +95,7 @@ class FanOutRecordPublisher(RecordPublisher):
         if (delay := self._not_before - clock.monotonic()) > 0:
             await clock.sleep(delay)
         # Registration takes long: finish it before reserving room that others need.
-        self._consumer_arn = await self._registrar.consumer_arn(self._shard.stream_arn)
+        self._consumer_arn = await self._recovery.registrar.consumer_arn(self._shard.stream_arn)
         await self._regain_room(consumer)
         requested_at = clock.now()
         try:

@@ -52,7 +52,7 @@ class SubscriptionRecovery:
 
     _shard: Shard
     _config: FanOutConfig
-    _registrar: StreamConsumerRegistrar
+    registrar: StreamConsumerRegistrar
     _context: PublisherContext
     # The time of the last warning by subject; shards share it.
     _warned_at: dict[str, float]
@@ -149,7 +149,7 @@ class SubscriptionRecovery:
 
     async def _renew_consumer(self, consumer_arn: str) -> None:
         try:
-            if await self._registrar.renew(self._shard.stream_arn, consumer_arn) != consumer_arn:
+            if await self.registrar.renew(self._shard.stream_arn, consumer_arn) != consumer_arn:
                 return
         except ConsumerNotFoundError:
             # A missing stream or shard is the more precise error.

@@ -13,6 +13,7 @@ from kinesis_publishers.publishers.fanout import (
     FanOutRecordPublisher,
     FanOutRecordPublisherFactory,
 )
+from kinesis_publishers.publishers.fanout.recovery import SubscriptionRecovery
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import (
     STREAM_ARN,
@@ -125,15 +126,16 @@ class FanOut:
         clock, registrar = ManualClock(), registrar or KnownConsumer()
         events: list[Event] = []
         control_plane = control_plane or FakeControlPlane(FakeStream([sample_shard()]))
+        shard, changed = sample_shard(), evolve(CONFIG, **config)
+        context = PublisherContext(
+            data_plane=plane, control_plane=control_plane, clock=clock, events=events.append
+        )
         publisher = FanOutRecordPublisher(
-            sample_shard(),
+            shard,
             start or StartingPosition.trim_horizon(),
-            evolve(CONFIG, **config),
-            registrar,
-            PublisherContext(
-                data_plane=plane, control_plane=control_plane, clock=clock, events=events.append
-            ),
-            {},
+            changed,
+            context,
+            SubscriptionRecovery(shard, changed, registrar, context, {}),
         )
         return cls(
             plane=plane,
