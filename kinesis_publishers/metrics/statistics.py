@@ -61,7 +61,9 @@ class IntervalStatistics:
         place = shard if shard is not None and self._is_per_shard else stream_of(event)
         query: str | None = getattr(event, "query", None)
         owner = place if query is None else (place, query)
-        found = self._found.setdefault(owner, {})
+        found = self._found.get(owner)
+        if found is None:
+            found = self._found[owner] = {}
         for metric, value_of in sources:
             value = value_of(event)
             if value is None:

@@ -100,7 +100,6 @@ class Screen:
     """The whole picture: a title, a row for each shard, the newest records, the keys.
 
     Attributes:
-        begin: where reading began.
         place: where the streams are, if it is not a region of AWS.
         newest: lines below the table, which are cut to the width.
         order: one of :data:`ORDERS`.

@@ -1,4 +1,4 @@
-"""``shards``: the lineage of streams that exist."""
+"""``shards``: the lineage of streams, as a tree and in JSON."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.console import Console
 
+from kinesis_publishers import Shard
+from kinesis_publishers.cli.shared.console import print_tree
+from kinesis_publishers.cli.streams import lineage_tree
 from tests.unit.cli.cli_support import ORDERS
 
 if TYPE_CHECKING:
     from tests.unit.cli.cli_support import RunCommand
+
+_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+_HALF = 2**127
 
 
 def test_it_shows_which_shards_are_open_and_where_they_come_from(run: RunCommand) -> None:
@@ -59,3 +66,51 @@ def test_colour_is_for_terminals(run: RunCommand, monkeypatch: pytest.MonkeyPatc
     assert "\x1b[" not in run("shards").stdout
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b[" in run("shards").stdout
+
+
+def shard(number: int, *parents: int, is_closed: bool = False, upper: bool = False) -> Shard:
+    ids = [f"shardId-{parent:012}" for parent in parents] + [None, None]
+    return Shard(
+        stream_arn=_ARN,
+        shard_id=f"shardId-{number:012}",
+        parent_shard_id=ids[0],
+        adjacent_parent_shard_id=ids[1],
+        starting_hash_key=str(_HALF if upper else 0),
+        ending_hash_key=str(2 * _HALF - 1 if upper else _HALF - 1),
+        ending_sequence_number="9" if is_closed else None,
+    )
+
+
+def drawn(*shards: Shard) -> list[str]:
+    console = Console(width=200, color_system=None)
+    with console.capture() as capture:
+        console.print(lineage_tree("orders", shards))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def test_a_parent_that_has_left_the_retention_is_named() -> None:
+    assert drawn(shard(2, 0), shard(3, 1, 2)) == [
+        "orders: 2 open, 0 closed",
+        "└── shardId-000000000002  open  50 %  from shardId-000000000000, no longer listed",
+        "    └── shardId-000000000003  open  50 %  and shardId-000000000001, no longer listed",
+    ]
+
+
+@pytest.mark.parametrize("terminal", ["xterm", "dumb"])
+def test_a_terminal_gets_every_generation_in_full(
+    terminal: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"FORCE_COLOR": "1", "COLUMNS": "80", "TERM": terminal}.items():
+        monkeypatch.setenv(name, value)
+    chain = [shard(0)] + [shard(number, number - 1) for number in range(1, 300)]
+    print_tree(lineage_tree("orders", chain))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 301
+    labels = [f"shardId-{number:012}" for number in range(300)]
+    assert all(label in line for label, line in zip(labels, lines[1:], strict=True))
+    assert lines[-1].endswith("50 %")
+
+
+def test_more_than_a_thousand_generations_are_no_error() -> None:
+    chain = [shard(0)] + [shard(number, number - 1) for number in range(1, 1200)]
+    assert lineage_tree("orders", chain).children[0].label is not None

@@ -70,15 +70,6 @@ def exported() -> Iterator[Exported]:
     exported.provider.shutdown()
 
 
-def test_an_answer_is_recorded_with_stream_and_shard(exported: Exported) -> None:
-    metrics = OpenTelemetryMetrics(exported.meter)
-    metrics(FETCHED)
-    metrics(FETCHED)
-    assert exported.points("records_fetched") == [(OF_ZERO, 100)]
-    assert exported.points("fetch_duration") == [(OF_ZERO, 1.0)]
-    assert exported.points(LAG) == [(OF_ZERO, 700)]
-
-
 def test_by_stream_there_is_one_series_with_the_largest_lag_of_its_shards(
     exported: Exported,
 ) -> None:
@@ -97,13 +88,6 @@ def test_a_shard_that_is_not_read_any_more_has_no_lag(exported: Exported) -> Non
         assert len(exported.points(LAG)) == 1
         metrics(end)
         assert exported.points(LAG) == []
-
-
-def test_the_shards_that_are_being_read_are_counted_up_and_down(exported: Exported) -> None:
-    metrics = OpenTelemetryMetrics(exported.meter)
-    for event in (started(ZERO), started(ONE), ended(ZERO)):
-        metrics(event)
-    assert exported.points("shards_reading") == [({"stream": "orders"}, 1)]
 
 
 def test_a_throttle_is_recorded_with_its_operation(exported: Exported) -> None:
