@@ -71,7 +71,7 @@ def config() -> None:
 
 @config.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--partial", is_flag=True, help="Streams may be missing; --stream gives them.")
+@click.option("--partial", is_flag=True, help="Accept a FILE without streams, as with --stream.")
 @click.option(
     "--permissions",
     type=click.Choice(["read", "write", "both"]),

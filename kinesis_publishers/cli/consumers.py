@@ -124,8 +124,8 @@ def register(name: str, wait: bool, connection: Connection) -> None:
     "--timeout",
     type=DURATION,
     metavar="DURATION",
-    help="How long to wait, as 90s or 5m; kinesis.stream.registerstreamconsumer.timeout, which is "
-    "60 s, unless given.",
+    help="How long to wait, such as 90s or 5m. By default, "
+    "kinesis.stream.registerstreamconsumer.timeout, which is 60 s.",
 )
 @connection_options
 def wait(name: str, timeout: timedelta | None, connection: Connection) -> None:

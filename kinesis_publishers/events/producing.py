@@ -65,7 +65,7 @@ class RecordsRefused(ShardEvent, level=DEBUG):
 class PutRecordsAnswered(Event, level=DEBUG):
     """A PutRecords call was answered, or failed with ``code``; an answer may refuse entries.
 
-    What is pending is the content of the buffer, with the records of this call.
+    The buffer has the pending records and bytes, those of this call included.
     """
 
     says = (
@@ -98,7 +98,7 @@ class RecordsFailed(Event, level=WARNING):
 class ShardMispredicted(Event):
     """Records expected in ``shard`` went to ``shard_id``: the stream was resharded.
 
-    Those are ``resent`` that readers of that shard leave out.
+    ``resent`` of them are sent again, because readers of that shard leave them out.
     """
 
     says = (

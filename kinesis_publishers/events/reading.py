@@ -33,7 +33,7 @@ class FetcherStopped(Event):
 class StreamPrepared(Event):
     """A stream was found, and the position to read each of its shards from is fixed.
 
-    ``shards`` includes those that have ended. It is resumed if an earlier reader has read it.
+    ``shards`` includes those that have ended; ``is_resumed`` if an earlier reader has read it.
     """
 
     says = "Stream {stream} is ready with {shards:# shards}."
@@ -108,7 +108,7 @@ class RangeRead(ShardEvent):
 
 @frozen(kw_only=True)
 class RecordsFetched(ShardEvent, level=DEBUG):
-    """A GetRecords was answered.
+    """A GetRecords call was answered.
 
     Attributes:
         records: the number of stored records; an aggregate counts as one.
@@ -141,7 +141,7 @@ class IteratorReplaced(ShardEvent, level=DEBUG):
 
 @frozen(kw_only=True)
 class SubscriptionStarted(ShardEvent, level=DEBUG):
-    """SubscribeToShard was accepted; a reopened one continues one that has ended."""
+    """SubscribeToShard was accepted; ``is_reopened`` if it continues one that has ended."""
 
     says = "Shard {shard} accepted a subscription at {position}."
     position: StartingPosition

@@ -103,7 +103,7 @@ def release(shards: tuple[str, ...], is_all: bool, yes: bool, properties: Proper
     "s), or for one shard AT_SEQUENCE_NUMBER:NUMBER or AFTER_SEQUENCE_NUMBER:NUMBER.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
-@click.option("--force", is_flag=True, help="Also while workers read these shards.")
+@click.option("--force", is_flag=True, help="Change shards that workers are reading, too.")
 @yes_option
 @lease_options
 def reset(

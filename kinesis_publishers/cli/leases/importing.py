@@ -71,10 +71,10 @@ _NUMBER_TABLES: Final = {
     help="Whose table in DynamoDB: the Kinesis Client Library's, zio-kinesis's, Bento's (also "
     "Redpanda Connect's) or harlow/kinesis-consumer's.",
 )
-@click.option("--table", metavar="NAME", help="Its table; as its application unless given.")
-@click.option("--from-application", metavar="NAME", help="Its application; as ours unless given.")
+@click.option("--table", metavar="NAME", help="Its table. By default, the name of its application.")
+@click.option("--from-application", metavar="NAME", help="Its application. By default, ours.")
 @click.option("--dry-run", is_flag=True, help="Print what would be taken, and change nothing.")
-@click.option("--force", is_flag=True, help="Replace rows that the application has already.")
+@click.option("--force", is_flag=True, help="Replace rows that the application already has.")
 @lease_options
 def import_command(
     file: str | None,

@@ -76,7 +76,7 @@ def lease_options(command: Callable[..., _T]) -> Callable[..., _T]:
     """Give ``command`` the common options as ``properties``; see :func:`connection_options`."""
     application = CheckpointConfig.application.full_key
 
-    @click.option("--application", metavar="NAME", help=f"The application, as {application}.")
+    @click.option("--application", metavar="NAME", help=f"The application; sets {application}.")
     @connection_options
     @functools.wraps(command)
     def with_properties(*args: Any, connection: Connection, **options: Any) -> _T:
