@@ -63,7 +63,8 @@ is an error that names the nearest known one. All problems are reported together
 `records`, `read`, `scan` and the `from_properties` of `KinesisDataFetcher` and the producers take
 options as keyword arguments. The keyword is the key without `kinesis.` or `aws.`, in snake case:
 `aws.credentials.provider.role.sessionName` is `credentials_provider_role_session_name`.
-Options that only Spark reads have no keyword. {_SHORT} are short ones.
+Options that only Spark reads have no keyword. Short ones are
+{_SHORT}.
 
 `start` takes `"LATEST"`, `"TRIM_HORIZON"`, a `datetime`, or a text such as
 `"AT_TIMESTAMP 2026-01-01T12:00:00Z"`. A duration may be a `timedelta`, a list of names a list, and
