@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import fields
 
 from kinesis_publishers import errors
+from kinesis_publishers.config.assignments import KEYWORDS, SHORT_NAMES
 from kinesis_publishers.config.catalogue import all_declarations
-from kinesis_publishers.config.keywords import KEYWORDS, SHORT_NAMES
 from kinesis_publishers.config.option import Namespace, Option, accepted_text, value_text
 from kinesis_publishers.config.parsers import (
     DecimalNumber,
@@ -367,19 +367,18 @@ class Options(TypedDict, total=False):
     """What to read or write, and how, as keyword arguments.
 
     ``stream``, ``region``, ``endpoint``, ``start``, ``application``, ``publisher`` and
-    ``consumer_name`` are what most programs need. docs/configuration.md says more about each
-    option: the key of a properties dict is the keyword with ``kinesis.`` and ``.`` for ``_``.
-    ``None`` is the default.
+    ``consumer_name`` are what most programs need. docs/configuration.md describes each option by
+    its key in a properties dict: the keyword with ``kinesis.`` and ``.`` for ``_``. ``None`` is the
+    default.
     """
 
 '''
 
 
 def render_options() -> str:
-    """Return the module with the keywords, their types and what they mean in short."""
+    """Return the module with the keywords and their types."""
     return _OPTIONS + "".join(
-        f'    {name}: {_type_of(name, one)}\n    """{_first_sentence(one)}"""\n'
-        for name, one in KEYWORDS.items()
+        f"    {name}: {_type_of(name, one)}\n" for name, one in KEYWORDS.items()
     )
 
 
@@ -398,17 +397,7 @@ def _type_of(name: str, option: Option[Any]) -> str:
     return f"{types.get(type(option.parser), 'str')} | None"
 
 
-def _first_sentence(option: Option[Any]) -> str:
-    """Return the first sentence about ``option``, or as much of it as fits on a line."""
-    text = option.doc.partition(". ")[0].removesuffix(".")
-    for end in ("; ", ": ", " (", ", "):
-        if len(text) > _LONGEST_DOC:
-            text = text[: _LONGEST_DOC + len(end)].rpartition(end)[0] or text
-    return f"{text}."
-
-
 _LONGEST_CHOICES: Final = 100 - len("    : Literal[] | None")
-_LONGEST_DOC: Final = 100 - len('    """."""')
 
 #: What writes each generated page, by its path below ``docs/``.
 PAGES: Final = {

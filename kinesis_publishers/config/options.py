@@ -14,318 +14,168 @@ class Options(TypedDict, total=False):
     """What to read or write, and how, as keyword arguments.
 
     ``stream``, ``region``, ``endpoint``, ``start``, ``application``, ``publisher`` and
-    ``consumer_name`` are what most programs need. docs/configuration.md says more about each
-    option: the key of a properties dict is the keyword with ``kinesis.`` and ``.`` for ``_``.
-    ``None`` is the default.
+    ``consumer_name`` are what most programs need. docs/configuration.md describes each option by
+    its key in a properties dict: the keyword with ``kinesis.`` and ``.`` for ``_``. ``None`` is the
+    default.
     """
 
     stream: str | None
-    """The streams to read: names or ARNs, separated by commas."""
     start: str | datetime | None
-    """Where to begin in a stream that has not been read before."""
     application: str | None
-    """The name of the application, which owns the checkpoints."""
     publisher: str | type[object] | None
-    """How records are read."""
     consumer_name: str | None
-    """The name of the stream consumer, on every stream; needed for LAZY and EAGER."""
     streams: str | Sequence[str] | None
-    """The streams to read: names or ARNs, separated by commas."""
     stream_recordpublisher: str | type[object] | None
-    """How records are read."""
     aggregation: Literal["auto", "kpl", "unfiltered", "off"] | None
-    """How aggregates are delivered."""
     aggregation_on_invalid: Literal["plain", "fail", "dead-letter"] | None
-    """What happens to an invalid aggregate."""
     failondataloss: bool | None
-    """Whether a trimmed position or a re-created stream is an error."""
     stream_initpos: Literal["LATEST", "TRIM_HORIZON", "AT_TIMESTAMP"] | None
-    """Where to begin in a stream that has not been read before."""
     stream_initpos_timestamp: str | None
-    """The instant of AT_TIMESTAMP: a date in the format below, epoch seconds, or ISO-8601."""
     stream_initpos_timestamp_format: str | None
-    """The SimpleDateFormat pattern of the timestamp; without a zone it is UTC."""
     stream_initpos_shards: str | None
-    """JSON with positions of single shards, or of streams by name or ARN."""
     region: str | None
-    """The region."""
     endpoint: str | None
-    """The URL of a Kinesis endpoint other than AWS's own."""
     cabundle: str | None
-    """The CA certificates for an https endpoint that is not AWS's own."""
     stream_efo_http_client_max_concurrency: int | None
-    """The connection limit of the data plane, and of subscriptions over HTTP/1.1."""
     credentials_provider: (
         Literal[
             "AUTO", "BASIC", "ENV_VAR", "PROFILE", "ASSUME_ROLE", "WEB_IDENTITY_TOKEN", "CUSTOM"
         ]
         | None
     )
-    """Where credentials come from."""
     credentials_provider_basic_accesskeyid: str | None
-    """The access key id of BASIC."""
     credentials_provider_basic_secretkey: str | None
-    """The secret key of BASIC."""
     credentials_provider_basic_sessiontoken: str | None
-    """The session token of BASIC, for temporary credentials."""
     credentials_provider_profile_path: str | None
-    """The credentials file of PROFILE."""
     credentials_provider_profile_name: str | None
-    """The profile of PROFILE."""
     credentials_provider_role_arn: str | None
-    """The role of ASSUME_ROLE and WEB_IDENTITY_TOKEN."""
     credentials_provider_role_session_name: str | None
-    """The session name of the assumed role."""
     credentials_provider_role_external_id: str | None
-    """The external id of the assumed role."""
     credentials_provider_role_sts_endpoint: str | None
-    """The URL of the STS endpoint."""
     credentials_provider_role_provider: (
         Literal[
             "AUTO", "BASIC", "ENV_VAR", "PROFILE", "ASSUME_ROLE", "WEB_IDENTITY_TOKEN", "CUSTOM"
         ]
         | None
     )
-    """The source of the credentials that assume the role."""
     credentials_provider_web_identity_token_file: str | None
-    """The token file of WEB_IDENTITY_TOKEN."""
     credentials_provider_custom_class: str | None
-    """The class of CUSTOM."""
     shard_getrecords_maxrecordcount: int | None
-    """The Limit of a GetRecords call."""
     shard_getrecords_intervalmillis: Time | None
-    """The polling period of a shard at its tip, processing included."""
     shard_limits: Literal["aws", "off"] | None
-    """The limits on polling a shard."""
     shard_adaptivereads: bool | None
-    """Whether the Limit adapts to the average size of a record."""
     shard_getrecords_encoding: Literal["auto", "cbor", "json"] | None
-    """The encoding of GetRecords, GetShardIterator and PutRecords."""
     shard_getrecords_maxretries: int | None
-    """How often GetRecords is retried before it counts as failed."""
     shard_getrecords_backoff_base: Time | None
-    """The upper bound of the first delay between GetRecords calls."""
     shard_getrecords_backoff_max: Time | None
-    """The longest delay between GetRecords calls."""
     shard_getrecords_backoff_expconst: float | None
-    """The growth of the delay between GetRecords calls with each attempt."""
     shard_getiterator_maxretries: int | None
-    """How often GetShardIterator is retried before it counts as failed."""
     shard_getiterator_backoff_base: Time | None
-    """The upper bound of the first delay between GetShardIterator calls."""
     shard_getiterator_backoff_max: Time | None
-    """The longest delay between GetShardIterator calls."""
     shard_getiterator_backoff_expconst: float | None
-    """The growth of the delay between GetShardIterator calls with each attempt."""
     shard_discovery_intervalmillis: Time | None
-    """How often ListShards looks for new shards."""
     stream_describe_maxretries: int | None
-    """How often DescribeStreamSummary is retried before it counts as failed."""
     stream_describe_backoff_base: Time | None
-    """The upper bound of the first delay between DescribeStreamSummary calls."""
     stream_describe_backoff_max: Time | None
-    """The longest delay between DescribeStreamSummary calls."""
     stream_describe_backoff_expconst: float | None
-    """The growth of the delay between DescribeStreamSummary calls with each attempt."""
     list_shards_maxretries: int | None
-    """How often ListShards is retried before it counts as failed."""
     list_shards_backoff_base: Time | None
-    """The upper bound of the first delay between ListShards calls."""
     list_shards_backoff_max: Time | None
-    """The longest delay between ListShards calls."""
     list_shards_backoff_expconst: float | None
-    """The growth of the delay between ListShards calls with each attempt."""
     shard_order: Literal["parents-first", "none"] | None
-    """Whether a shard waits until all of its ancestors are read to their ends."""
     stream_efo_consumername: str | None
-    """The name of the stream consumer, on every stream; needed for LAZY and EAGER."""
     stream_efo_registration: Literal["LAZY", "EAGER", "NONE"] | None
-    """Who registers the consumer."""
     stream_efo_deregister: Literal["created", "never"] | None
-    """Which consumers are removed when reading ends."""
     stream_registerstreamconsumer_timeout: Time | None
-    """How long a new consumer may take to become ACTIVE."""
     stream_deregisterstreamconsumer_timeout: Time | None
-    """How long the removal of a consumer may take."""
     stream_describestreamconsumer_maxretries: int | None
-    """How often DescribeStreamConsumer is retried before it counts as failed."""
     stream_describestreamconsumer_backoff_base: Time | None
-    """The upper bound of the first delay between DescribeStreamConsumer calls."""
     stream_describestreamconsumer_backoff_max: Time | None
-    """The longest delay between DescribeStreamConsumer calls."""
     stream_describestreamconsumer_backoff_expconst: float | None
-    """The growth of the delay between DescribeStreamConsumer calls with each attempt."""
     stream_liststreamconsumers_maxretries: int | None
-    """How often ListStreamConsumers is retried before it counts as failed."""
     stream_liststreamconsumers_backoff_base: Time | None
-    """The upper bound of the first delay between ListStreamConsumers calls."""
     stream_liststreamconsumers_backoff_max: Time | None
-    """The longest delay between ListStreamConsumers calls."""
     stream_liststreamconsumers_backoff_expconst: float | None
-    """The growth of the delay between ListStreamConsumers calls with each attempt."""
     stream_registerstreamconsumer_maxretries: int | None
-    """How often RegisterStreamConsumer is retried before it counts as failed."""
     stream_registerstreamconsumer_backoff_base: Time | None
-    """The upper bound of the first delay between RegisterStreamConsumer calls."""
     stream_registerstreamconsumer_backoff_max: Time | None
-    """The longest delay between RegisterStreamConsumer calls."""
     stream_registerstreamconsumer_backoff_expconst: float | None
-    """The growth of the delay between RegisterStreamConsumer calls with each attempt."""
     stream_deregisterstreamconsumer_maxretries: int | None
-    """How often DeregisterStreamConsumer is retried before it counts as failed."""
     stream_deregisterstreamconsumer_backoff_base: Time | None
-    """The upper bound of the first delay between DeregisterStreamConsumer calls."""
     stream_deregisterstreamconsumer_backoff_max: Time | None
-    """The longest delay between DeregisterStreamConsumer calls."""
     stream_deregisterstreamconsumer_backoff_expconst: float | None
-    """The growth of the delay between DeregisterStreamConsumer calls with each attempt."""
     stream_efo_http_version: Literal["auto", "2", "1.1"] | None
-    """The protocol of subscriptions."""
     stream_efo_http2_client: Literal["httpx", "pyreqwest"] | None
-    """The HTTP/2 client of subscriptions."""
     stream_efo_http_client_read_timeout: Time | None
-    """The socket read timeout of a subscription."""
     shard_subscribetoshard_maxretries: int | None
-    """How often SubscribeToShard is retried before it counts as failed."""
     shard_subscribetoshard_backoff_base: Time | None
-    """The upper bound of the first delay between SubscribeToShard calls."""
     shard_subscribetoshard_backoff_max: Time | None
-    """The longest delay between SubscribeToShard calls."""
     shard_subscribetoshard_backoff_expconst: float | None
-    """The growth of the delay between SubscribeToShard calls with each attempt."""
     shard_subscribetoshard_timeout: Time | None
-    """How long SubscribeToShard may take to answer."""
     pending_waittimeoutmillis: Time | None
-    """How long a subscription may wait for room in the pool, or for one delivery to end."""
     pending_maxrecords: int | None
-    """How many records of all shards may wait in memory."""
     pending_maxbytes: int | str | None
-    """How many bytes of all shards may wait in memory."""
     processing_slow_after: Time | None
-    """How long a callback, or the body of a loop."""
     watermark_assigner: str | type[object] | None
-    """Where the event time of a record comes from."""
     watermark_disordermillis: Time | None
-    """How far out of order event times may be within a shard."""
     shard_idle_interval: Time | None
-    """After this long without a record."""
     watermark_sync_interval: Time | None
-    """How often workers with leases publish the watermarks of their shards."""
     watermark_lookahead_millis: Time | None
-    """How far a shard may be ahead of the others in event time."""
     watermark_sync_queue_capacity: int | None
-    """With watermark.lookahead.millis."""
     metrics_sinks: str | Sequence[str] | None
-    """Where diagnostic events go."""
     metrics_level: Literal["shard", "stream"] | None
-    """Whether metrics are separated by shard, or by stream only."""
     metrics_summary_intervalmillis: Time | None
-    """How often the sink summary writes a line."""
     metrics_prometheus_port: int | None
-    """The port on which the sink prometheus serves /metrics."""
     metrics_prometheus_host: str | None
-    """The address on which the sink prometheus listens."""
     metrics_cloudwatch_namespace: str | None
-    """The CloudWatch namespace of the metrics; the KCL uses the name of the application."""
     metrics_cloudwatch_intervalmillis: Time | None
-    """How often metrics are sent to CloudWatch, which keeps them by the minute."""
     metrics_cloudwatch_endpoint: str | None
-    """The URL of a CloudWatch endpoint other than AWS's own, such as http://localhost:5000."""
     checkpoint_application: str | None
-    """The name of the application, which owns the checkpoints."""
     checkpoint_store: str | type[object] | None
-    """Where checkpoints are kept."""
     checkpoint_intervalmillis: Time | None
-    """How long processed records may wait for their checkpoint."""
     checkpoint_maxrecords: int | None
-    """How many processed records of all shards may wait for their checkpoint."""
     checkpoint_store_maxretries: int | None
-    """How often the store of checkpoints is retried before it counts as failed."""
     checkpoint_store_backoff_base: Time | None
-    """The upper bound of the first delay between the store of checkpoints calls."""
     checkpoint_store_backoff_max: Time | None
-    """The longest delay between the store of checkpoints calls."""
     checkpoint_store_backoff_expconst: float | None
-    """The growth of the delay between the store of checkpoints calls with each attempt."""
     checkpoint_sqlite_path: str | None
-    """The file of sqlite."""
     checkpoint_dynamodb_table: str | None
-    """The table of dynamodb, which any number of applications may share."""
     checkpoint_dynamodb_endpoint: str | None
-    """The URL of a DynamoDB endpoint other than AWS's own."""
     checkpoint_dynamodb_createtable: bool | None
-    """Whether a missing table is created."""
     checkpoint_dynamodb_billingmode: Literal["PAY_PER_REQUEST", "PROVISIONED"] | None
-    """The billing mode of a table that is created: on demand, or with provisioned capacity."""
     checkpoint_dynamodb_readcapacity: int | None
-    """The read capacity units of a table that is created with PROVISIONED."""
     checkpoint_dynamodb_writecapacity: int | None
-    """The write capacity units of a table that is created with PROVISIONED."""
     checkpoint_dynamodb_tags: str | None
-    """The tags of a table that is created."""
     checkpoint_sql_url: str | None
-    """The database of sql, as postgresql://user:password@host/database."""
     checkpoint_sql_table: str | None
-    """The table of sql, which any number of applications may share."""
     checkpoint_sql_createtable: bool | None
-    """Whether a missing table is created."""
     checkpoint_redis_url: str | None
-    """The Redis of redis, as redis://user:password@host:6379/0; rediss:// uses TLS."""
     checkpoint_redis_prefix: str | None
-    """The first part of each key, which the name of the application follows."""
     shard_assigner: str | type[object] | None
-    """Which shards this process reads."""
     shards: str | None
-    """The only shards to read, as stream:shardId, separated by commas."""
     lease_enabled: bool | None
-    """Whether the processes of kinesis.checkpoint.application share the shards."""
     lease_workerid: str | None
-    """The name of this worker, unique among the live workers of the application."""
     lease_failovermillis: Time | None
-    """How long a lease lasts without renewal, the same for all workers of an application."""
     lease_handovermillis: Time | None
-    """How long a worker may take to finish its records of a shard that another one wants."""
     lease_maxleasesforworker: int | None
-    """The largest number of shards that this worker reads."""
     lease_format: Literal["own", "kcl"] | None
-    """How dynamodb stores leases."""
     producer_lingermillis: Time | None
-    """How long a record waits for others to share a call or an aggregate with."""
     producer_recordttlmillis: Time | None
-    """How long a record is retried while the service refuses it or cannot be reached."""
     producer_buffer_maxrecords: int | None
-    """How many records the buffer may hold, including those being sent."""
     producer_buffer_maxbytes: int | str | None
-    """How many bytes the buffer may hold, including partition keys."""
     producer_buffer_whenfull: Literal["wait", "fail"] | None
-    """What happens when the buffer is full."""
     producer_ordering: Literal["none", "key"] | None
-    """With key, the records of a partition key are written in the order in which they are put."""
     producer_batch_maxrecords: int | None
-    """The largest number of entries in a PutRecords call."""
     producer_batch_maxbytes: int | str | None
-    """The largest size of a PutRecords call."""
     producer_maxinflight: int | None
-    """How many PutRecords calls may be in flight at once."""
     producer_requesttimeoutmillis: Time | None
-    """How long a PutRecords call may take."""
     producer_aggregation: bool | None
-    """Whether records for one shard are packed into aggregates in the KPL's format."""
     producer_aggregation_maxbytes: int | str | None
-    """The largest size of an aggregate."""
     producer_aggregation_maxrecords: int | None
-    """The largest number of records in an aggregate."""
     producer_ratelimit: float | None
-    """The maximum rate at which a shard is written, in percent of its limits."""
     producer_ratelimit_adaptive: bool | None
-    """Whether the rate adapts to throttling."""
     producer_failonerror: bool | None
-    """Whether the first refusal or failure of a record is final."""
     producer_backoff_base: Time | None
-    """The upper bound of the first delay before a refused record is retried."""
     producer_backoff_max: Time | None
-    """The longest delay before a refused record is retried."""
     producer_partitioner: str | type[object] | None
-    """What chooses the partition key of a record without one."""
     retry_outagemillis: Time | None
-    """How long every call is retried, even after its maxretries."""

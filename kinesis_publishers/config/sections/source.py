@@ -115,33 +115,20 @@ def built_in_publisher(lookup: Lookup) -> BuiltInPublisher | None:
 
 
 class AggregationMode(Enum):
-    """What is done with the KPL's aggregate records."""
+    """What is done with the KPL's aggregate records; the option says what each value means."""
 
     AUTO = "auto"
-    """They are deaggregated; of the KPL's, what belongs to another shard after a reshard is left
-    out."""
-
     KPL = "kpl"
-    """They are deaggregated; what belongs to another shard is left out, for every producer."""
-
     UNFILTERED = "unfiltered"
-    """They are deaggregated, and everything in them is delivered."""
-
     OFF = "off"
-    """They are delivered as they are."""
 
 
 class OnInvalidAggregate(Enum):
     """What is done with a record that begins like an aggregate and is not a valid one."""
 
     PLAIN = "plain"
-    """It is delivered as it is."""
-
     FAIL = "fail"
-    """Reading stops with an error, after the records before it."""
-
     DEAD_LETTER = "dead-letter"
-    """The dead letter of ``scan`` receives it, and ``process`` does not."""
 
 
 class SourceConfig(Section, section="Source"):
