@@ -1,4 +1,8 @@
-"""Resolves the keys that a user wrote to options.
+"""Resolves what a user wrote to options: the keys of properties, and keyword arguments.
+
+Python programs may use keywords in place of a properties dict. The keyword of an option is its key
+without ``kinesis.`` or ``aws.``, with ``_`` for ``.`` and ``-``. The most common options also have
+a short name.
 
 The keys ``kinesis.custom.*`` are options of a class outside this package. They stay unread until
 that class declares them, and are then checked like all others.
@@ -7,7 +11,11 @@ that class declares them, and are then checked like all others.
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import Enum
 from typing import Any, Final
 
 from attrs import Factory, define, field, frozen
@@ -15,15 +23,29 @@ from attrs import Factory, define, field, frozen
 from kinesis_publishers.config.catalogue import (
     CUSTOM,
     CUSTOM_PREFIX,
+    OWN_OPTIONS,
+    extension_options,
     find_option,
     name_with_ending,
     nearest_key,
 )
 from kinesis_publishers.config.option import Entry, Lookup, Namespace, Option
-from kinesis_publishers.config.parsers import Scalar
+from kinesis_publishers.config.parsers import Duration, Scalar
 from kinesis_publishers.config.sections.aws import CredentialsConfig, nested_option
+from kinesis_publishers.config.sections.checkpoints import CheckpointConfig
+from kinesis_publishers.config.sections.positions import (
+    EndingPositionConfig,
+    InitialPosition,
+    InitialPositionConfig,
+    parts_of_position,
+)
 from kinesis_publishers.config.sections.producing import RANDOM, ProducerConfig
-from kinesis_publishers.config.sections.source import SourceConfig, built_in_publisher
+from kinesis_publishers.config.sections.registration import RegistrationConfig
+from kinesis_publishers.config.sections.source import (
+    SourceConfig,
+    StreamsConfig,
+    built_in_publisher,
+)
 from kinesis_publishers.config.sections.watermarks import WatermarkConfig
 from kinesis_publishers.errors import (
     ConfigError,
@@ -107,29 +129,126 @@ def assign_properties(pairs: Iterable[tuple[Any, Scalar]]) -> Assignments:
     return assignments
 
 
-def assign_custom(
-    written: Mapping[str, tuple[str, Scalar]], options: Sequence[Option[Any]], lookup: Lookup
-) -> Assignments:
-    """Resolve the written custom keys with the declarations of the class that reads them.
+SHORT_NAMES: Final[Mapping[str, Option[Any]]] = {
+    "stream": StreamsConfig.names,
+    "start": InitialPositionConfig.position,
+    "application": CheckpointConfig.application,
+    "publisher": SourceConfig.record_publisher,
+    "consumer_name": RegistrationConfig.consumer_name,
+}
+"""The options with a short name, by that name."""
 
-    ``written`` maps the key without its namespace to the key as written and its value.
+
+def keyword_of(option: Option[Any]) -> str:
+    """Return the long keyword of ``option``."""
+    words = re.sub("([a-z])([A-Z])", r"\1_\2", option.key.removeprefix("aws."))
+    return re.sub("[.-]", "_", words).lower()
+
+
+# A Python program ends where it likes.
+_ENDS: Final = EndingPositionConfig.options()
+KEYWORDS: Final[Mapping[str, Option[Any]]] = {
+    **SHORT_NAMES,
+    **{keyword_of(one): one for one in OWN_OPTIONS if one not in _ENDS},
+}
+"""What each keyword means; the options of Spark alone have none."""
+
+
+def assign_keywords(keywords: Mapping[str, object]) -> Assignments:
+    """Resolve keyword arguments; ``None`` is the same as leaving one out."""
+    assignments = Assignments()
+    for name, value in keywords.items():
+        option = KEYWORDS.get(name)
+        if option is None and name in {"end", *map(keyword_of, (*_ENDS, *extension_options()))}:
+            assignments.problems.append(
+                UnknownOptionError(f"{name}: only Spark has this option; leave it out here")
+            )
+        elif option is None:
+            assignments.add_unknown(name, instead=KEYWORDS)
+        elif value is not None:
+            try:
+                for target, part in _parts_of(name, option, value):
+                    assignments.add(target, name, part)
+            except InvalidOptionError as error:
+                assignments.problems.append(error)
+    return assignments
+
+
+def replaced_by(keywords: Mapping[str, object]) -> frozenset[str]:
+    """Return the keys of the options whose former values ``keywords`` replace."""
+    given = {name for name, value in keywords.items() if value is not None}
+    options = [KEYWORDS[name] for name in given & KEYWORDS.keys()]
+    if "start" in given:
+        # Several options together make one position.
+        options += InitialPositionConfig.options()
+    return frozenset(option.key for option in options)
+
+
+def _parts_of(
+    name: str, option: Option[Any], value: object
+) -> Iterable[tuple[Option[Any], Scalar]]:
+    scalar = _scalar_of(name, option, value)
+    if name != "start":
+        return [(option, scalar)]
+    parts = parts_of_position(InitialPositionConfig, scalar)
+    names = {one.value for one in InitialPosition}
+    if parts == [(option, scalar)] and str(scalar).strip().upper() not in names:
+        raise InvalidOptionError(
+            f"start: got {scalar!r}, expected LATEST, TRIM_HORIZON, or a time: an aware datetime "
+            "such as datetime.now(UTC) - timedelta(hours=1), or a string such as "
+            "'2026-11-26T10:00:00Z'"
+        )
+    return parts
+
+
+def _scalar_of(name: str, option: Option[Any], value: object) -> Scalar:
+    """Return ``value`` in a form for a properties dict; unsupported types are refused later."""
+    if isinstance(value, Enum):
+        value = value.value
+    elif isinstance(value, type):
+        value = f"{value.__module__}:{value.__qualname__}"
+    elif isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    elif isinstance(value, timedelta) and isinstance(option.parser, Duration):
+        value /= timedelta(milliseconds=1) if option.unit == "ms" else timedelta(seconds=1)
+    elif isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidOptionError(
+                f"{name}: {value!r} has no time zone: add one, as in datetime(..., tzinfo=UTC)"
+            )
+        value = value.isoformat()
+    elif isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+        value = ",".join(value)
+    return value  # type: ignore[return-value]
+
+
+def assign_custom(
+    unread: Mapping[str, Entry], options: Sequence[Option[Any]], lookup: Lookup
+) -> Assignments:
+    """Resolve custom keys, which are still unread, with the declarations of the class for them.
 
     Raises:
         PluginLoadError: a declaration is not one of a custom key.
     """
-    _check_declarations(options)
+    for option in options:
+        if not option.key.startswith(CUSTOM_PREFIX) or option.namespace is not Namespace.OURS:
+            # The namespace may be missing, or be part of the key.
+            (namespace,) = Namespace.OURS.value
+            name = option.key.removeprefix(namespace).removeprefix(CUSTOM_PREFIX)
+            raise PluginLoadError(
+                f"The option {option.full_key!r} is not one of a custom class: declare it with "
+                f"Option(key={CUSTOM_PREFIX + name!r}, namespace=Namespace.OURS, ...)"
+            )
     assignments = Assignments()
     known = {option.key.lower(): option for option in options}
-    for key, (written_key, value) in written.items():
-        option = known.get(key.lower())
-        if option is not None:
-            assignments.add(option, written_key, value)
+    for key, entry in unread.items():
+        if key.lower() in known:
+            assignments.add(known[key.lower()], entry.written_key, entry.raw)
         elif not has_other_reader(lookup):
-            assignments.problems.append(_unknown(written_key, key, known))
+            assignments.problems.append(_unknown(entry.written_key, key, known))
     found = {assignment.option.key for assignment in assignments.found}
-    for option in options:
-        if option.required and option.key not in found:
-            assignments.problems.append(option.missing())
+    missing = (one.missing() for one in options if one.required and one.key not in found)
+    assignments.problems += missing
     return assignments
 
 
@@ -156,18 +275,6 @@ def has_other_reader(lookup: Lookup) -> bool:
     option = CredentialsConfig.custom_class
     depths = range(_DEEPEST_PROVIDER)
     return any(lookup.is_given(nested_option(option, depth)) for depth in depths)
-
-
-def _check_declarations(options: Sequence[Option[Any]]) -> None:
-    for option in options:
-        if not option.key.startswith(CUSTOM_PREFIX) or option.namespace is not Namespace.OURS:
-            # The namespace may be missing, or be part of the key.
-            (namespace,) = Namespace.OURS.value
-            name = option.key.removeprefix(namespace).removeprefix(CUSTOM_PREFIX)
-            raise PluginLoadError(
-                f"The option {option.full_key!r} is not one of a custom class: declare it with "
-                f"Option(key={CUSTOM_PREFIX + name!r}, namespace=Namespace.OURS, ...)"
-            )
 
 
 def _unknown(written_key: str, key: str, known: Mapping[str, Option[Any]]) -> UnknownOptionError:

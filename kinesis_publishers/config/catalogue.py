@@ -12,39 +12,21 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from kinesis_publishers.config.option import (
-    Lookup,
-    Namespace,
-    Option,
-    OptionFamily,
-    Section,
-)
+from kinesis_publishers.config.option import Lookup, Namespace, Option, OptionFamily, Section
 from kinesis_publishers.config.parsers import Scalar
-from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
-from kinesis_publishers.config.retries import OUTAGE
-from kinesis_publishers.config.sections.aws import (
-    CREDENTIALS_PREFIX,
-    NESTABLE,
-    AwsConfig,
-    CredentialsConfig,
-    nested_option,
+from kinesis_publishers.config.retries import OUTAGE, RECOVERABLE_ERRORS
+from kinesis_publishers.config.sections import (
+    aws,
+    checkpoints,
+    leases,
+    metrics,
+    positions,
+    producing,
+    reading,
+    registration,
+    source,
+    watermarks,
 )
-from kinesis_publishers.config.sections.checkpoints import STORE_SECTIONS, CheckpointConfig
-from kinesis_publishers.config.sections.leases import AssignmentConfig, LeaseConfig
-from kinesis_publishers.config.sections.metrics import MetricsConfig
-from kinesis_publishers.config.sections.positions import EndingPositionConfig, InitialPositionConfig
-from kinesis_publishers.config.sections.producing import ProducerConfig
-from kinesis_publishers.config.sections.reading import (
-    DiscoveryConfig,
-    FanOutConfig,
-    PendingConfig,
-    PollingConfig,
-    ProcessingConfig,
-    SubscriptionHttpConfig,
-)
-from kinesis_publishers.config.sections.registration import RegistrationConfig
-from kinesis_publishers.config.sections.source import SourceConfig, StreamsConfig
-from kinesis_publishers.config.sections.watermarks import WatermarkConfig
 from kinesis_publishers.errors import ConfigError
 
 
@@ -61,28 +43,28 @@ _EXTENSIONS: Final = ("kinesis_publishers_spark.options",)
 
 # In the order of the reference, in which extensions come between the two groups.
 _READING: Final[tuple[type[Section], ...]] = (
-    StreamsConfig,
-    SourceConfig,
-    InitialPositionConfig,
-    AwsConfig,
-    CredentialsConfig,
-    PollingConfig,
-    DiscoveryConfig,
-    RegistrationConfig,
-    SubscriptionHttpConfig,
-    FanOutConfig,
-    PendingConfig,
-    ProcessingConfig,
-    WatermarkConfig,
-    MetricsConfig,
+    source.StreamsConfig,
+    source.SourceConfig,
+    positions.InitialPositionConfig,
+    aws.AwsConfig,
+    aws.CredentialsConfig,
+    reading.PollingConfig,
+    reading.DiscoveryConfig,
+    registration.RegistrationConfig,
+    reading.SubscriptionHttpConfig,
+    reading.FanOutConfig,
+    reading.PendingConfig,
+    reading.ProcessingConfig,
+    watermarks.WatermarkConfig,
+    metrics.MetricsConfig,
 )
 _OTHERS: Final[tuple[type[Section], ...]] = (
-    EndingPositionConfig,
-    CheckpointConfig,
-    *STORE_SECTIONS.values(),
-    AssignmentConfig,
-    LeaseConfig,
-    ProducerConfig,
+    positions.EndingPositionConfig,
+    checkpoints.CheckpointConfig,
+    *checkpoints.STORE_SECTIONS.values(),
+    leases.AssignmentConfig,
+    leases.LeaseConfig,
+    producing.ProducerConfig,
 )
 CUSTOM_PREFIX: Final = "custom."
 
@@ -113,13 +95,9 @@ CUSTOM: Final[OptionFamily[Scalar | None]] = OptionFamily(
 )
 """Keys of classes outside this package, which passes them on unread."""
 
+_DECLARED: Final = [one for each in (*_READING, *_OTHERS) for one in each.declarations.values()]
 _FAMILIES: Final = (
-    *(
-        one
-        for section in (*_READING, *_OTHERS)
-        for one in section.declarations.values()
-        if isinstance(one, OptionFamily)
-    ),
+    *(one for one in _DECLARED if isinstance(one, OptionFamily)),
     RECOVERABLE_ERRORS,
     CUSTOM,
 )
@@ -212,12 +190,9 @@ def nearest_key(key: str, *, more: tuple[str, ...] = ()) -> str | None:
 def name_with_ending(
     key: str, candidates: Mapping[str, str], *, separator: str = "."
 ) -> str | None:
-    """Return the names with a similar end to ``key``: people remember the last part.
+    """Return those of the ``candidates``, by full key, that end like ``key``.
 
-    Args:
-        key: the key as written.
-        candidates: the names, by full key.
-        separator: the character between the parts of a name.
+    People remember the last part.
     """
     by_ending: dict[str, list[str]] = {}
     for name in dict.fromkeys(candidates.values()):
@@ -240,10 +215,10 @@ def _find_nested(key: str) -> Option[Any] | None:
     match = re.fullmatch(_NESTED, key)
     if match is None:
         return None
-    option = _options_by_key().get(f"{CREDENTIALS_PREFIX}{match[2]}".lower())
-    if option is None or option.key not in NESTABLE:
+    option = _options_by_key().get(f"{aws.CREDENTIALS_PREFIX}{match[2]}".lower())
+    if option is None or option.key not in aws.NESTABLE:
         return None
-    return nested_option(option, match[1].lower().count(".role.provider"))
+    return aws.nested_option(option, match[1].lower().count(".role.provider"))
 
 
 def _without_prefix(key: str) -> str:

@@ -9,9 +9,14 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 
-from kinesis_publishers.config.assignments import Assignments, assign_custom, assign_properties
+from kinesis_publishers.config.assignments import (
+    Assignments,
+    assign_custom,
+    assign_keywords,
+    assign_properties,
+    replaced_by,
+)
 from kinesis_publishers.config.catalogue import CUSTOM_PREFIX, OWN_OPTIONS
-from kinesis_publishers.config.keywords import assign_keywords, replaced_by
 from kinesis_publishers.config.option import Entry, Lookup, Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.rules import find_problems
@@ -157,9 +162,8 @@ class Properties(Lookup):
             PluginLoadError: an option is not one of a custom key.
         """
         unread = {key: one for key, one in self._entries.items() if key.startswith(CUSTOM_PREFIX)}
-        written = {key: (one.written_key, one.raw) for key, one in unread.items()}
         others = {key: one for key, one in self._entries.items() if key not in unread}
-        entries, _, problems = _read(assign_custom(written, options, self), others)
+        entries, _, problems = _read(assign_custom(unread, options, self), others)
         if problems:
             raise ConfigErrors(problems)
         return Properties(entries)

@@ -1,14 +1,17 @@
-"""The options of retries: four for each operation, and one for all of them.
-
-``delay = random[0, 1) * min(max, base * expconst ** attempt)``.
-"""
+"""The options of retries: four for each operation, one for all of them, and recoverable errors."""
 
 from __future__ import annotations
 
+import builtins
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_publishers.config.option import Declared, Lookup, Namespace, Option
-from kinesis_publishers.config.parsers import DecimalNumber, Duration, WholeNumber
+from attrs import frozen
+
+from kinesis_publishers.config.option import Declared, Lookup, Namespace, Option, OptionFamily
+from kinesis_publishers.config.parsers import DecimalNumber, Duration, Text, WholeNumber
+from kinesis_publishers.config.plugins import load_class
+from kinesis_publishers.errors import InvalidOptionError, PluginLoadError, ServiceError
 
 if TYPE_CHECKING:
     from kinesis_publishers.retry import RetryPolicy
@@ -26,6 +29,21 @@ OUTAGE: Final = Option(
     doc="How long every call is retried, even after its maxretries. By default, calls to a "
     "service that has never answered fail after 30 seconds. With 0, only the maxretries apply, as "
     "in Flink.",
+)
+RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
+    member=Option(
+        key="shard.consumer.error.recoverable[i].exception",
+        parser=Text(
+            accepts="the dotted name of an exception class, or an AWS error code",
+            pattern=r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)*",
+        ),
+        guarded=r"^(?!kinesis_publishers\.errors\.\w+$).*\.",
+        section=_SECTION,
+        doc="An error after which reading a shard is retried without a limit, in addition to the "
+        "built-in ones. i counts from 0 without gaps; all errors apply.",
+    ),
+    placeholder="[i]",
+    name_pattern=r"\[[0-9]{1,4}\]",
 )
 
 
@@ -50,14 +68,9 @@ class RetryOptions(Declared["RetryPolicy"]):
         """
 
         def option(name: str, parser: Any, default: Any, doc: str) -> Option[Any]:
-            return Option(
-                key=f"{prefix}.{name}",
-                parser=parser,
-                default=default,
-                namespace=namespace,
-                section=_SECTION,
-                doc=doc,
-            )
+            key = f"{prefix}.{name}"
+            shared: Any = {"namespace": namespace, "section": _SECTION}
+            return Option(key=key, parser=parser, default=default, doc=doc, **shared)
 
         self._outlasts_outages = outlasts_outages
         self.max_retries: Option[int] = option(
@@ -67,20 +80,15 @@ class RetryOptions(Declared["RetryPolicy"]):
             f"How often {operation} is retried before it counts as failed. If it is set and "
             f"{OUTAGE.full_key} is not, it is the only limit.",
         )
+        delay = f"delay before {operation} is retried"
         self.base: Option[float] = option(
-            "backoff.base",
-            Duration(),
-            base,
-            f"The upper bound of the first delay between {operation} calls.",
+            "backoff.base", Duration(), base, f"The upper bound of the first {delay}."
         )
         self.max: Option[float] = option(
-            "backoff.max", Duration(), longest, f"The longest delay between {operation} calls."
+            "backoff.max", Duration(), longest, f"The longest {delay}."
         )
         self.exponent: Option[float] = option(
-            "backoff.expconst",
-            DecimalNumber(),
-            1.5,
-            f"The growth of the delay between {operation} calls with each attempt.",
+            "backoff.expconst", DecimalNumber(), 1.5, f"The growth of the {delay}, per attempt."
         )
 
     @property
@@ -105,3 +113,67 @@ class RetryOptions(Declared["RetryPolicy"]):
             start_seconds=None if is_counted or has_outage else _START_SECONDS,
             option=self.max_retries.full_key,
         )
+
+
+@frozen(kw_only=True)
+class RecoverableErrors:
+    """Errors after which a call is retried without a limit: AWS's codes, and exceptions."""
+
+    codes: frozenset[str] = frozenset()
+    types: tuple[type[Exception], ...] = ()
+
+    @classmethod
+    def parse(cls, names: Iterable[str | None]) -> RecoverableErrors:
+        """Resolve ``names``: a dotted name is an exception, any other is an error code.
+
+        Raises:
+            InvalidOptionError: a dotted name cannot be imported, or is not an exception.
+        """
+        found = {name: _load(name) if "." in name else _builtin(name) for name in names if name}
+        return cls(
+            codes=frozenset(name for name, exception in found.items() if exception is None),
+            types=tuple(filter(None, found.values())),
+        )
+
+    @classmethod
+    def read(cls, lookup: Lookup) -> RecoverableErrors:
+        """Return those of a configuration; see :meth:`parse`."""
+        return cls.parse(lookup.members(RECOVERABLE_ERRORS).values())
+
+    def contain(self, error: BaseException) -> bool:
+        """Return whether ``error`` or one of its causes is recoverable."""
+        return any(
+            isinstance(one, self.types)
+            or (isinstance(one, ServiceError) and one.code in self.codes)
+            for one in causes(error)
+        )
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield ``error``, its cause, the cause of that, and so on, each once.
+
+    Only explicit causes (``raise ... from``) count: an error that occurred while another one was
+    handled may be unrelated.
+    """
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__
+
+
+def _load(name: str) -> type[Exception]:
+    module, _, attribute = name.rpartition(".")
+    try:
+        return load_class(f"{module}:{attribute}", Exception)
+    except PluginLoadError as error:
+        raise InvalidOptionError(
+            f"{name!r} among the recoverable errors is not a Python exception here: {error}. Name "
+            "a Python exception with its module, or an AWS error code"
+        ) from error
+
+
+def _builtin(name: str) -> type[Exception] | None:
+    found = getattr(builtins, name, None)
+    return found if isinstance(found, type) and issubclass(found, Exception) else None

@@ -11,7 +11,7 @@ from attrs import frozen
 from kinesis_publishers.config.assignments import unread_custom_problems
 from kinesis_publishers.config.catalogue import OWN_OPTIONS, option_sets
 from kinesis_publishers.config.option import Lookup, Option, OptionFamily, value_text
-from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
+from kinesis_publishers.config.retries import RECOVERABLE_ERRORS
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS, AwsConfig, credential_problems
 from kinesis_publishers.config.sections.checkpoints import (
     CHECKPOINT_OPTIONS,

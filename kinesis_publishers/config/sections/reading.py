@@ -6,8 +6,7 @@ from enum import Enum
 
 from kinesis_publishers.config.option import Derived, Namespace, Option, Section
 from kinesis_publishers.config.parsers import Choice, Duration, Flag, Size, WholeNumber
-from kinesis_publishers.config.recoverable_errors import RecoverableErrors, recoverable_errors
-from kinesis_publishers.config.retries import RetryOptions
+from kinesis_publishers.config.retries import RecoverableErrors, RetryOptions
 
 
 class Encoding(Enum):
@@ -73,7 +72,7 @@ class PollingConfig(Section, section="Polling"):
     get_iterator_retry: RetryOptions = RetryOptions(
         "shard.getiterator", "GetShardIterator", retries=3, base=300, longest=1000
     )
-    recoverable_errors: Derived[RecoverableErrors] = Derived(recoverable_errors)
+    recoverable_errors: Derived[RecoverableErrors] = Derived(RecoverableErrors.read)
 
 
 class ShardOrder(Enum):
@@ -134,7 +133,7 @@ class FanOutConfig(Section, section="Enhanced fan-out"):
         doc="How long a subscription may wait for room in the pool, or for one delivery to end, "
         "before it is closed.",
     )
-    recoverable_errors: Derived[RecoverableErrors] = Derived(recoverable_errors)
+    recoverable_errors: Derived[RecoverableErrors] = Derived(RecoverableErrors.read)
 
 
 class HttpVersion(Enum):

@@ -9,7 +9,7 @@ from attrs import define, field
 
 from kinesis_publishers.abc import PublisherContext, StreamConsumerRegistrar
 from kinesis_publishers.config import FanOutConfig
-from kinesis_publishers.config.recoverable_errors import causes
+from kinesis_publishers.config.retries import causes
 from kinesis_publishers.errors import (
     ConnectionFailedError,
     ConsumerNotFoundError,

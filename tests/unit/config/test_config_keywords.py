@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_publishers.config import Encoding, Options, PollingConfig, Properties
 from kinesis_publishers.config.catalogue import all_options
-from kinesis_publishers.config.keywords import SHORT_NAMES, keyword_of
+from kinesis_publishers.config.assignments import SHORT_NAMES, keyword_of
 from kinesis_publishers.config.parsers import Flag, WholeNumber
 from kinesis_publishers.errors import ConfigErrors
 from kinesis_publishers.leases.assigners import AllShards

@@ -14,7 +14,7 @@ from kinesis_publishers.config import (
     Properties,
     RegistrationConfig,
 )
-from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
+from kinesis_publishers.config.retries import RECOVERABLE_ERRORS
 from kinesis_publishers.config.sections.registration import consumer_arn
 from kinesis_publishers.errors import (
     ConfigErrors,

@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_publishers import Properties
 from kinesis_publishers.config import FanOutConfig
-from kinesis_publishers.config.recoverable_errors import RecoverableErrors, causes
+from kinesis_publishers.config.retries import RecoverableErrors, causes
 from kinesis_publishers.errors import AccessDeniedError, InvalidOptionError, ServiceError
 
 

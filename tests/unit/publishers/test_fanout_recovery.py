@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers import RunResult, SequenceNumber, StartingPosition
-from kinesis_publishers.config.recoverable_errors import RecoverableErrors
+from kinesis_publishers.config.retries import RecoverableErrors
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ConnectionFailedError,

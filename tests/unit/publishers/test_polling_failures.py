@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from kinesis_publishers import RunResult, SequenceNumber, StartingPosition
-from kinesis_publishers.config.recoverable_errors import RecoverableErrors
+from kinesis_publishers.config.retries import RecoverableErrors
 from kinesis_publishers.errors import (
     AccessDeniedError,
     EncryptionKeyError,
