@@ -157,22 +157,13 @@ class _Closeable(Protocol):
     def close(self) -> None: ...
 
 
-_OPEN: Final[set[_Closeable]] = set()
-
-
-def close_at_exit(one: _Closeable) -> None:
-    """Close ``one`` at the end of the interpreter, unless :func:`closed_before_exit` is called."""
-    _OPEN.add(one)
-
-
-def closed_before_exit(one: _Closeable) -> None:
-    """Take ``one``, which has been closed, off the list."""
-    _OPEN.discard(one)
+CLOSED_AT_EXIT: Final[set[_Closeable]] = set()
+"""What is closed at the end of the interpreter; who closes it before takes it out."""
 
 
 def close_all() -> None:
     """Close everything that is still open."""
-    for one in tuple(_OPEN):
+    for one in tuple(CLOSED_AT_EXIT):
         try:
             one.close()
         except Exception as error:  # noqa: BLE001 - nobody is there who could handle it

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kinesis_publishers import Properties, ShardKey
-from kinesis_publishers.event_loop import OpenInThread, close_at_exit, closed_before_exit
+from kinesis_publishers.event_loop import CLOSED_AT_EXIT, OpenInThread
 from kinesis_publishers.events import (
     Event,
     QueryEnded,
@@ -70,7 +70,7 @@ class KinesisMetricsListener(StreamingQueryListener):
         # By run: each start of a query counts from 0.
         self._names: dict[UUID, str] = {}
         self._sources: dict[UUID, dict[int, _Source]] = {}
-        close_at_exit(self)
+        CLOSED_AT_EXIT.add(self)
 
     def close(self) -> None:
         """Send the remaining metrics, and close the sinks.
@@ -79,7 +79,7 @@ class KinesisMetricsListener(StreamingQueryListener):
         """
         if not self._is_closed:
             self._is_closed = True
-            closed_before_exit(self)
+            CLOSED_AT_EXIT.discard(self)
             self._opened.close()
 
     @_guarded

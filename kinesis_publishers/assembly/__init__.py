@@ -7,9 +7,9 @@ from kinesis_publishers.assembly.classes import watermark_assigner_of as waterma
 from kinesis_publishers.assembly.classes import with_region as with_region
 from kinesis_publishers.assembly.services import ControlServices as ControlServices
 from kinesis_publishers.assembly.services import Services as Services
+from kinesis_publishers.assembly.services import WritingServices as WritingServices
 from kinesis_publishers.assembly.services import open_checkpoint_store as open_checkpoint_store
 from kinesis_publishers.assembly.services import open_checkpointer as open_checkpointer
 from kinesis_publishers.assembly.services import open_control as open_control
 from kinesis_publishers.assembly.services import open_services as open_services
-from kinesis_publishers.assembly.writing import WritingServices as WritingServices
-from kinesis_publishers.assembly.writing import open_writing as open_writing
+from kinesis_publishers.assembly.services import open_writing as open_writing

@@ -1,4 +1,7 @@
-"""Loads the classes that a configuration names, and makes what they are for."""
+"""Loads the classes that a configuration names, and makes what they are for.
+
+All functions raise ``PluginLoadError`` for a class that cannot be loaded or does not fit.
+"""
 
 from __future__ import annotations
 
@@ -51,23 +54,19 @@ def open_events(properties: Properties) -> AbstractAsyncContextManager[EventSink
 
 
 def assigner_of(properties: Properties) -> ShardAssigner:
-    """Return what decides which shards this process reads.
-
-    Raises:
-        PluginLoadError: a custom class cannot be loaded or does not fit.
-    """
+    """Return what decides which shards this process reads."""
     name = AssignmentConfig.from_properties(properties).assigner
     return _made(AssignmentConfig.written_assigner, name, ShardAssigner, properties)
 
 
 def partitioner_of(properties: Properties) -> Partitioner:
-    """Return what ``producer.partitioner`` names; raises as :func:`assigner_of` does."""
+    """Return what ``producer.partitioner`` names."""
     option = ProducerConfig.partitioner
     return _made(option, properties.get(option), Partitioner, properties)  # type: ignore[type-abstract]
 
 
 def watermark_assigner_of(properties: Properties) -> WatermarkAssigner:
-    """Return what ``watermark.assigner`` names; raises as :func:`assigner_of` does."""
+    """Return what ``watermark.assigner`` names."""
     option = WatermarkConfig.assigner
     return _made(option, properties.get(option), WatermarkAssigner, properties)  # type: ignore[type-abstract]
 
@@ -78,30 +77,18 @@ def _made(option: Option[Any], name: str, base: type[_T], properties: Properties
 
 
 def checkpoint_store_class(name: str) -> type[CheckpointStore]:
-    """Return the store that ``checkpoint.store`` names.
-
-    Raises:
-        PluginLoadError: a custom class cannot be loaded or does not fit.
-    """
+    """Return the store that ``checkpoint.store`` names."""
     return load_plugin(CheckpointConfig.store, name, CheckpointStore)  # type: ignore[type-abstract]
 
 
 def publisher_factory_class(properties: Properties) -> type[RecordPublisherFactory]:
-    """Return the factory that ``stream.recordpublisher`` names, with what it can do.
-
-    Raises:
-        PluginLoadError: a custom class cannot be loaded or does not fit.
-    """
+    """Return the factory that ``stream.recordpublisher`` names, with what it can do."""
     option = SourceConfig.record_publisher
     return load_plugin(option, properties.get(option), RecordPublisherFactory)  # type: ignore[type-abstract]
 
 
 def checked(made: object, made_by: type, base: type[_T]) -> _T:
-    """Return what ``from_properties`` of a class has made, which must be a ``base``.
-
-    Raises:
-        PluginLoadError: it is something else.
-    """
+    """Return what ``from_properties`` of a class has made, which must be a ``base``."""
     if isinstance(made, base):
         return made
     raise PluginLoadError(

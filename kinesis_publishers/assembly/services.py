@@ -1,4 +1,4 @@
-"""Builds what reads, checkpoints and the control plane from properties."""
+"""Builds what reads, writes, checkpoints and describes from properties."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from kinesis_publishers.abc import (
     CheckpointStore,
     CheckpointStoreContext,
     ControlContext,
+    Partitioner,
     PublisherContext,
     RecordPublisher,
     RecordPublisherFactory,
+    RecordWriter,
     ShardAssigner,
 )
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
@@ -25,6 +27,7 @@ from kinesis_publishers.assembly.classes import (
     checkpoint_store_class,
     control_plane_of,
     data_plane_of,
+    partitioner_of,
     publisher_factory_class,
     with_region,
 )
@@ -37,6 +40,7 @@ from kinesis_publishers.config import (
     LeaseFormat,
     PendingConfig,
     ProcessingConfig,
+    ProducerConfig,
     Properties,
     RegistrationConfig,
     SourceConfig,
@@ -49,11 +53,18 @@ from kinesis_publishers.engine.delivery import DeliverySink
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.slow_calls import SlowCalls
+from kinesis_publishers.errors import InvalidOptionError
 from kinesis_publishers.events import EventSink, ignore_event, log_event
 from kinesis_publishers.leases.assigners import AllShards
 from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.metrics.sinks import open_event_sink
-from kinesis_publishers.model import Positions, Shard, StartingPosition, StreamIdentity
+from kinesis_publishers.model import (
+    Positions,
+    Shard,
+    StartingPosition,
+    StreamIdentity,
+    StreamSummary,
+)
 from kinesis_publishers.progress.checkpointer import Checkpointer, KeptProgress
 from kinesis_publishers.progress.single_reader import SingleReader
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
@@ -185,7 +196,6 @@ async def open_checkpointer(
     """Open the store that ``properties`` name; yield what writes to it, ``None`` without one.
 
     Raises:
-        PluginLoadError: a custom class cannot be loaded or does not fit.
         CheckpointError: the store cannot be used.
     """
     config = CheckpointConfig.from_properties(properties)
@@ -255,4 +265,71 @@ async def open_control(
             discovery=ShardDiscovery(control_plane, discovery, clock, events=events),
             registration=RegistrationConfig.from_properties(properties),
             selectors=tuple(one.reference for one in selected_streams(properties)),
+        )
+
+
+@frozen(kw_only=True)
+class WritingServices:
+    """What writing to one stream is made of.
+
+    Attributes:
+        stream: as it was described when this was opened.
+    """
+
+    stream: StreamSummary
+    config: ProducerConfig
+    writer: RecordWriter
+    discovery: ShardDiscovery
+    partitioner: Partitioner
+    clock: Clock
+    events: EventSink
+
+    @property
+    def arn(self) -> str:
+        """The stream's ARN."""
+        return self.stream.identity.arn
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return self.stream.identity.name
+
+    async def list_shards(self) -> tuple[Shard, ...]:
+        """List the open shards, and those that were closed a moment ago."""
+        return await self.discovery.list_shards(self.arn, since=self.clock.now())
+
+
+@asynccontextmanager
+async def open_writing(
+    properties: Properties, *, events: EventSink | None = None, clock: Clock | None = None
+) -> AsyncIterator[WritingServices]:
+    """Open the clients that ``properties`` describe, find the stream, and close them.
+
+    Raises:
+        ConfigError: the properties cannot work; found out before any call to AWS.
+        KinesisPublishersError: the stream cannot be described.
+    """
+    clock = ServiceClock.around(clock)
+    streams = StreamsConfig.from_properties(properties).streams
+    if len(streams) > 1:
+        names = ", ".join(one.name for one in streams)
+        raise InvalidOptionError(
+            f"{properties.written_key(StreamsConfig.names)} names {names}, and a producer writes "
+            "to one stream: name one, or open a producer for each"
+        )
+    partitioner = partitioner_of(properties)
+    properties = with_region(properties)
+    async with (
+        open_event_sink(properties, clock, further=events) as sink,
+        open_control(properties, events=sink, clock=clock) as control,
+        data_plane_of(properties, clock, reads=False) as data_plane,
+    ):
+        yield WritingServices(
+            stream=await control.discovery.describe(streams[0].reference),
+            config=ProducerConfig.from_properties(properties),
+            writer=data_plane,
+            discovery=control.discovery,
+            partitioner=partitioner,
+            clock=clock,
+            events=sink,
         )

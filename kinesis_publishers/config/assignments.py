@@ -88,11 +88,6 @@ class Assignments:
         """Add one value."""
         self.found.append(Assignment(option=option, written_key=written_key, value=value))
 
-    def replace(self, keys: Collection[str], more: Assignments) -> None:
-        """Replace the values of the options with these ``keys`` by ``more``."""
-        self.found = [one for one in self.found if one.option.key not in keys] + more.found
-        self.problems += more.problems
-
     def add_moved(self, key: str, advice: str) -> None:
         """Report that ``key`` is an option of another connector, with the alternative."""
         self.problems.append(UnknownOptionError(f"{key}: not an option of this source; {advice}"))

@@ -7,70 +7,65 @@ import importlib
 import inspect
 from collections.abc import Iterable
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from kinesis_publishers.config.option import Option
+from kinesis_publishers.config.parsers import PluginName
 from kinesis_publishers.errors import PluginLoadError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 _T = TypeVar("_T")
 
 
 def load_plugin(option: Option[Any], name: str, base: type[_T]) -> type[_T]:
-    """Return the class that ``name`` means to ``option``, whose parser is a ``PluginName``.
+    """Return the class that ``name`` means to ``option``, whose parser knows the built-in ones.
 
     ``name`` is that of a built-in class, ``module:Class``, or an entry point.
 
     Raises:
         PluginLoadError: no package, or more than one, announces the entry point; or as for
-            :func:`load_class`.
+            :func:`load_class`, for a built-in class with what to install.
     """
     parser: Any = option.parser
-    built_in, group = parser.built_in, parser.group
-    if name in built_in or ":" in name:
-        return load_named(option, name, base)
-    # The import is slow, and most configurations name no entry point.
-    from importlib.metadata import entry_points
-
-    announced = entry_points(group=group)
-    # The same package may be found twice, for example if it is installed and on the path.
-    candidates = {_reference(point): point for point in announced if point.name == name}
-    if len(candidates) > 1:
-        rivals = "; ".join(sorted(f"{one} of {_owner(point)}" for one, point in candidates.items()))
-        raise PluginLoadError(
-            f"{name!r} of the group {group!r} has several definitions ({rivals}): name the class "
-            "itself as module:Class, or uninstall all but one"
-        )
-    if not candidates:
-        installed = {one.name for one in announced}
-        hint = _hint(name, installed.union(built_in))
-        listed = ", ".join(sorted(installed)) or "none"
-        raise PluginLoadError(
-            f"{name!r} is no entry point of the group {group!r} (installed: {listed}){hint}"
-        )
-    ((reference, point),) = candidates.items()
-    return load_class(
-        reference, base, shown=f"{reference} (entry point {name!r} of {_owner(point)})"
-    )
-
-
-def load_named(option: Option[Any], name: str, base: type[_T]) -> type[_T]:
-    """Return the class that ``name`` means to ``option``: a built-in one, or ``module:Class``.
-
-    Raises:
-        PluginLoadError: as for :func:`load_class`; for a built-in one it says what to install.
-    """
-    parser: Any = option.parser
-    if name not in parser.built_in:
+    if ":" in name:
         return load_class(name, base)
+    if name not in parser.built_in:
+        return _load_announced(parser, name, base)
     try:
         return load_class(parser.built_in[name], base)
     except PluginLoadError as error:
         raise PluginLoadError(
             f"{option.full_key} = {name}: {error}; pip install 'kinesis-publishers[{name}]'"
         ) from error
+
+
+def _load_announced(parser: PluginName, name: str, base: type[_T]) -> type[_T]:
+    # The import is slow, and most configurations name no entry point.
+    from importlib.metadata import entry_points
+
+    announced = entry_points(group=parser.group)
+    # The same package may be found twice, for example if it is installed and on the path.
+    owners = {
+        point.value.partition("[")[0].replace(" ", ""): (
+            f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+        )
+        for point in announced
+        if point.name == name
+    }
+    if len(owners) > 1:
+        rivals = "; ".join(sorted(f"{reference} of {one}" for reference, one in owners.items()))
+        raise PluginLoadError(
+            f"{name!r} of the group {parser.group!r} has several definitions ({rivals}): name the "
+            "class itself as module:Class, or uninstall all but one"
+        )
+    if owners:
+        ((reference, owner),) = owners.items()
+        shown = f"{reference} (entry point {name!r} of {owner})"
+        return load_class(reference, base, shown=shown)
+    installed = {one.name for one in announced}
+    raise PluginLoadError(
+        f"{name!r} is no entry point of the group {parser.group!r} (installed: "
+        f"{', '.join(sorted(installed)) or 'none'}){_hint(name, installed.union(parser.built_in))}"
+    )
 
 
 def load_class(reference: str, base: type[_T], *, shown: str = "") -> type[_T]:
@@ -98,14 +93,6 @@ def load_class(reference: str, base: type[_T], *, shown: str = "") -> type[_T]:
         )
     check_fit(found, base, reference=shown)
     return found
-
-
-def _reference(point: EntryPoint) -> str:
-    return point.value.partition("[")[0].replace(" ", "")
-
-
-def _owner(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
 
 
 def _describe_failure(reference: str, module_name: str, error: BaseException) -> str:

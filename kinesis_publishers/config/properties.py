@@ -72,21 +72,19 @@ class Properties(Lookup):
     ) -> Properties:
         """Return ``properties`` with the keywords ``options``, which take precedence.
 
-        :class:`~kinesis_publishers.Options` has the keywords.
-
-        Raises:
-            ConfigErrors: as of :meth:`parse`.
+        :class:`~kinesis_publishers.Options` has the keywords. Raises as :meth:`parse` does.
         """
+        keys, assignments = replaced_by(options), assign_keywords(options)
         others: Mapping[str, Entry] = {}
         if isinstance(properties, Properties):
             if not options:
                 return properties
-            others, assignments = properties._entries, Assignments()
+            others = {key: one for key, one in properties._entries.items() if key not in keys}
         else:
-            assignments = assign_properties((properties or {}).items())
-        keys = replaced_by(options)
-        others = {key: one for key, one in others.items() if key not in keys}
-        assignments.replace(keys, assign_keywords(options))
+            written = assign_properties((properties or {}).items())
+            kept = [one for one in written.found if one.option.key not in keys]
+            assignments.found = kept + assignments.found
+            assignments.problems = written.problems + assignments.problems
         name = "stream" if properties is None else None
         return cls.from_assignments(assignments, stream=name, others=others, complete=complete)
 
@@ -97,15 +95,10 @@ class Properties(Lookup):
 
     @classmethod
     def from_text(cls, content: str | bytes, *, name: str, complete: bool = True) -> Properties:
-        """Parse the content of a Java ``.properties`` file; see :meth:`parse`.
+        """Parse the content of a Java ``.properties`` file; see :meth:`from_pairs`.
 
-        Args:
-            content: the text, or its bytes in Latin-1, the encoding of the format.
-            name: the source of the text, for messages.
-            complete: False accepts properties without the required options.
-
-        Raises:
-            ConfigErrors: as of :meth:`parse`; also where a key has two values.
+        ``content`` is text, or bytes in Latin-1, the encoding of the format. Messages call its
+        source ``name``.
         """
         return cls.from_pairs(pairs_in(content, name=name), complete=complete)
 
@@ -131,16 +124,15 @@ class Properties(Lookup):
         stream: str | None = None,
         others: Mapping[str, Entry] | None = None,
     ) -> Properties:
-        """Parse values of known options; see :meth:`parse`.
+        """Parse values of known options, in addition to ``others``; see :meth:`parse`.
 
-        Args:
-            assignments: the values, with the problems of their keys.
-            complete: False accepts properties without the required options.
-            stream: the user's name for the option that names streams, for a message.
-            others: values that are already parsed.
+        A message calls the option that names the streams ``stream``.
         """
-        if complete and stream is not None:
-            complete = _has_stream(assignments, stream)
+        streams = StreamsConfig.names
+        if complete and stream and all(one.option is not streams for one in assignments.found):
+            complete, key = False, streams.full_key
+            text = str(streams.missing()).replace(key, f"{stream} ({key})")
+            assignments.problems.append(MissingOptionError(text))
         entries, refused, problems = _read(assignments, others or {})
         problems += find_problems(Lookup(entries, refused), complete=complete)
         if problems:
@@ -183,10 +175,7 @@ class Properties(Lookup):
     def with_values(self, values: Mapping[Option[Any], Scalar | None]) -> Properties:
         """Return the same properties with other values of some options; ``None`` leaves one out.
 
-        Incomplete properties may still lack required options.
-
-        Raises:
-            ConfigErrors: as of :meth:`parse`.
+        Incomplete properties may still lack required options. Raises as :meth:`parse` does.
         """
         changes = Assignments()
         for option, value in values.items():
@@ -221,16 +210,6 @@ def pairs_in(content: str | bytes, *, name: str) -> list[tuple[str, str]]:
     except javaproperties.InvalidUEscapeError as error:
         raise ConfigErrors([InvalidOptionError(f"{name}: {error}")]) from None
     return pairs
-
-
-def _has_stream(assignments: Assignments, name: str) -> bool:
-    """Return whether there is a stream; report a missing one under the user's ``name``."""
-    if any(one.option is StreamsConfig.names for one in assignments.found):
-        return True
-    key = StreamsConfig.names.full_key
-    text = str(StreamsConfig.names.missing()).replace(key, f"{name} ({key})")
-    assignments.problems.append(MissingOptionError(text))
-    return False
 
 
 def _read(

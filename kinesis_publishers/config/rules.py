@@ -10,7 +10,7 @@ from attrs import frozen
 
 from kinesis_publishers.config.assignments import unread_custom_problems
 from kinesis_publishers.config.catalogue import OWN_OPTIONS, option_sets
-from kinesis_publishers.config.option import Lookup, Option, OptionFamily, value_text
+from kinesis_publishers.config.option import Lookup, Option, value_text
 from kinesis_publishers.config.retries import RECOVERABLE_ERRORS
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS, AwsConfig, credential_problems
 from kinesis_publishers.config.sections.checkpoints import (
@@ -76,8 +76,9 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         stream_problems = [*_regions_of_streams(lookup, streams)]
     except ConfigError as error:
         streams, stream_problems = (), [error]
+    required = (one for one in OWN_OPTIONS if one.required)
     return [
-        *(_missing_options(lookup) if complete else ()),
+        *(one.missing() for one in required if complete and not lookup.is_given(one)),
         *stream_problems,
         *position_problems(lookup),
         *_fan_out_problems(lookup, streams),
@@ -91,12 +92,6 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *credential_problems(lookup),
         *unread_custom_problems(lookup),
     ]
-
-
-def _missing_options(lookup: Lookup) -> Iterator[ConfigError]:
-    for option in OWN_OPTIONS:
-        if option.required and not lookup.is_given(option):
-            yield option.missing()
 
 
 def _regions_of_streams(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
@@ -306,16 +301,11 @@ class IneffectiveKey:
 
 
 def ineffective_keys(lookup: Lookup) -> tuple[IneffectiveKey, ...]:
-    """Return the keys of a configuration that have no effect.
-
-    Keys that a publisher of your own may read are left out.
-    """
+    """Return the keys that have no effect, without those that your own publisher may read."""
+    unused = (*unused_instants(lookup), *_unused_fan_out(lookup))
     return tuple(
         IneffectiveKey(key=lookup.written_key(option), reason=reason)
-        for option, reason in (
-            *unused_instants(lookup),
-            *_unused_fan_out(lookup),
-        )
+        for option, reason in unused
         if lookup.is_given(option)
     )
 
@@ -328,6 +318,5 @@ def _unused_fan_out(lookup: Lookup) -> Iterator[tuple[Option[Any], str]]:
     for section in (RegistrationConfig, SubscriptionHttpConfig, FanOutConfig):
         for option in section.options():
             yield option, reason
-    family: OptionFamily[str | None] = RegistrationConfig.consumer_arn
-    for name in lookup.members(family):
-        yield family.of(name), reason
+    for name in lookup.members(RegistrationConfig.consumer_arn):
+        yield RegistrationConfig.consumer_arn.of(name), reason

@@ -11,7 +11,7 @@ from typing import Self
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import MetricsConfig, Properties
-from kinesis_publishers.config.plugins import load_named
+from kinesis_publishers.config.plugins import load_plugin
 from kinesis_publishers.events import Event, EventSink, fan_out_events, guard_events, log_event
 from kinesis_publishers.tasks import TaskScope
 
@@ -50,7 +50,7 @@ async def open_event_sink(
 def event_reporter_classes(properties: Properties) -> list[type[EventReporter]]:
     """Return the sinks that ``metrics.sinks`` names; raises ``PluginLoadError``."""
     option = MetricsConfig.sinks
-    return [load_named(option, name, EventReporter) for name in properties.get(option)]  # type: ignore[type-abstract]
+    return [load_plugin(option, name, EventReporter) for name in properties.get(option)]  # type: ignore[type-abstract]
 
 
 def _check_callable(events: object) -> None:

@@ -14,7 +14,7 @@ from typing import Self, TypeVar, Unpack
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Options, Properties, Scalar
 from kinesis_publishers.errors import ClosedError
-from kinesis_publishers.event_loop import OpenInThread, close_at_exit, closed_before_exit
+from kinesis_publishers.event_loop import CLOSED_AT_EXIT, OpenInThread
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import call_plain
@@ -165,7 +165,7 @@ class _Reading:
                 "again for each use"
             )
         self._opened = OpenInThread(self._stream, name="kinesis-records")
-        close_at_exit(self)
+        CLOSED_AT_EXIT.add(self)
         signals = free_signals(signal.SIGTERM, signal.SIGINT)
         # Not in the loop that may run in this thread, and waits for it.
         stopped = stopped_by(*signals, stop=self._stop_by, in_loop=False)
@@ -224,7 +224,7 @@ class _Reading:
         opened, self._opened = self._opened, None
         if opened is None:
             return
-        closed_before_exit(self)
+        CLOSED_AT_EXIT.discard(self)
         self._signals.close()
         if opened.process.is_left:
             return

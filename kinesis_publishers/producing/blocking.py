@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar, Unpack
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Options, Properties, Scalar
 from kinesis_publishers.errors import ClosedError, KinesisPublishersError
-from kinesis_publishers.event_loop import OpenInThread, close_at_exit, closed_before_exit
+from kinesis_publishers.event_loop import CLOSED_AT_EXIT, OpenInThread
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.producing.checking import Data, Item
 from kinesis_publishers.producing.producer import CHUNK_RECORDS, KinesisProducer
@@ -46,7 +46,7 @@ class BlockingProducer:
         self._is_closed = False
         # In the loop's thread: its holder takes the line.
         self._taking = asyncio.Lock()
-        close_at_exit(self)
+        CLOSED_AT_EXIT.add(self)
 
     @classmethod
     def from_properties(
@@ -147,7 +147,7 @@ class BlockingProducer:
         if self._opened.process.is_left:
             return  # It is the parent's.
         self._check_thread("close")
-        closed_before_exit(self)
+        CLOSED_AT_EXIT.discard(self)
         with self._turn:
             if self._is_closed:
                 return

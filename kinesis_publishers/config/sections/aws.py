@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import orjson
@@ -27,9 +26,7 @@ CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
 
 def _domains() -> tuple[str, ...]:
     # Read from a file of botocore, which is slow to import.
-    spec = find_spec("botocore")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
+    spec: Any = find_spec("botocore")
     (folder,) = spec.submodule_search_locations
     data = orjson.loads(Path(folder, "data", "partitions.json").read_bytes())
     outputs = [one["outputs"] for one in data["partitions"]]
@@ -55,21 +52,8 @@ class CredentialsProvider(Enum):
     CUSTOM = "CUSTOM"
 
 
-def _credential(
-    name: str,
-    doc: str,
-    parser: Text | None = None,
-    *,
-    secret: bool = False,
-    guarded: str | None = None,
-) -> Option[str | None]:
-    return Option(
-        key=f"{CREDENTIALS_PREFIX}.{name}",
-        parser=parser or Text(),
-        secret=secret,
-        guarded=guarded,
-        doc=doc,
-    )
+def _credential(name: str, doc: str, **more: Any) -> Option[str | None]:
+    return Option(key=f"{CREDENTIALS_PREFIX}.{name}", doc=doc, **{"parser": Text(), **more})
 
 
 class CredentialsConfig(Section, section="AWS"):
@@ -103,7 +87,7 @@ class CredentialsConfig(Section, section="AWS"):
     role_arn: Option[str | None] = _credential(
         "role.arn",
         "The role of ASSUME_ROLE and WEB_IDENTITY_TOKEN.",
-        Text(
+        parser=Text(
             accepts="the ARN of a role (arn:aws:iam::<account>:role/<name>)",
             pattern=r"arn:aws[a-z-]*:iam::[0-9]{12}:role/\S+",
         ),
@@ -111,7 +95,9 @@ class CredentialsConfig(Section, section="AWS"):
     role_session_name: Option[str | None] = _credential(
         "role.sessionName",
         "The session name of the assumed role.",
-        Text(accepts="2 to 64 letters, digits or _+=,.@-", pattern=r"[a-zA-Z0-9_+=,.@-]{2,64}"),
+        parser=Text(
+            accepts="2 to 64 letters, digits or _+=,.@-", pattern=r"[a-zA-Z0-9_+=,.@-]{2,64}"
+        ),
     )
     role_external_id: Option[str | None] = _credential(
         "role.externalId", "The external id of the assumed role."
@@ -120,7 +106,7 @@ class CredentialsConfig(Section, section="AWS"):
     sts_endpoint_url: Option[str | None] = _credential(
         "role.stsEndpoint",
         "The URL of the STS endpoint.",
-        URL,
+        parser=URL,
         guarded=rf"(?i)^(?!https://[a-z0-9.-]+{ANY_AWS_DOMAIN}/?$)",
     )
     role_provider: ClassVar[Option[CredentialsProvider | None]] = Option(
@@ -138,7 +124,7 @@ class CredentialsConfig(Section, section="AWS"):
         "custom.class",
         "The class of CUSTOM. It is called with the properties, and its load() returns the "
         "credentials.",
-        Text(accepts="module:Class", pattern=r"[\w.]+:[\w.]+"),
+        parser=Text(accepts="module:Class", pattern=r"[\w.]+:[\w.]+"),
         guarded="",
     )
     properties: Lookup | None = field(default=None, repr=False)
@@ -149,33 +135,23 @@ class CredentialsConfig(Section, section="AWS"):
 
         At depth 0 it is ``aws.credentials.provider``, at depth 1 that of ``.role.provider``.
         """
-        provider = _effective_provider(properties, depth)
-        more: dict[str, Any] = {}
-        if provider is CredentialsProvider.CUSTOM:
-            more["properties"] = properties
-        elif provider is CredentialsProvider.ASSUME_ROLE:
-            more["source"] = _source_of_role(properties, depth)
-        return _of_provider(provider, properties, depth, **more)
+        return _of_provider(_effective_provider(properties, depth), properties, depth)
 
 
 _BASIC: Final = (CredentialsConfig.access_key_id, CredentialsConfig.secret_key)
 _ROLE: Final = ("role_arn", "role_session_name", "sts_endpoint_url")
-_FIELDS: Final = MappingProxyType(
-    {
-        CredentialsProvider.BASIC: ("access_key_id", "secret_key", "session_token"),
-        CredentialsProvider.PROFILE: ("profile_path", "profile_name"),
-        CredentialsProvider.ASSUME_ROLE: (*_ROLE, "role_external_id"),
-        CredentialsProvider.WEB_IDENTITY_TOKEN: (*_ROLE, "web_identity_token_file"),
-        CredentialsProvider.CUSTOM: ("custom_class",),
-    }
-)
-_REQUIRED: Final = MappingProxyType(
-    {
-        CredentialsProvider.BASIC: _BASIC,
-        CredentialsProvider.ASSUME_ROLE: (CredentialsConfig.role_arn,),
-        CredentialsProvider.CUSTOM: (CredentialsConfig.custom_class,),
-    }
-)
+_FIELDS: Final = {
+    CredentialsProvider.BASIC: ("access_key_id", "secret_key", "session_token"),
+    CredentialsProvider.PROFILE: ("profile_path", "profile_name"),
+    CredentialsProvider.ASSUME_ROLE: (*_ROLE, "role_external_id"),
+    CredentialsProvider.WEB_IDENTITY_TOKEN: (*_ROLE, "web_identity_token_file"),
+    CredentialsProvider.CUSTOM: ("custom_class",),
+}
+_REQUIRED: Final = {
+    CredentialsProvider.BASIC: _BASIC,
+    CredentialsProvider.ASSUME_ROLE: (CredentialsConfig.role_arn,),
+    CredentialsProvider.CUSTOM: (CredentialsConfig.custom_class,),
+}
 
 NESTABLE: Final = frozenset(
     option.key for option in CredentialsConfig.options() if option.key != CREDENTIALS_PREFIX
@@ -207,26 +183,24 @@ def _effective_provider(lookup: Lookup, depth: int) -> CredentialsProvider:
 
 def _source_of_role(properties: Lookup, depth: int) -> CredentialsConfig:
     """Return what assumes the role: the role provider, else the adjacent basic keys, else AUTO."""
-
-    def is_given(option: Option[Any], depth: int) -> bool:
-        return properties.is_given(nested_option(option, depth))
-
-    has_provider = any(
-        is_given(option, depth + 1) for option in (CredentialsConfig.provider_option, *_BASIC)
-    )
-    if has_provider or not all(is_given(option, depth) for option in _BASIC):
+    provider = CredentialsConfig.provider_option
+    inner = [nested_option(option, depth + 1) for option in (provider, *_BASIC)]
+    basic = [nested_option(option, depth) for option in _BASIC]
+    if any(map(properties.is_given, inner)) or not all(map(properties.is_given, basic)):
         return CredentialsConfig.from_properties(properties, depth=depth + 1)
     return _of_provider(CredentialsProvider.BASIC, properties, depth)
 
 
-def _of_provider(
-    provider: CredentialsProvider, lookup: Lookup, depth: int, **more: Any
-) -> CredentialsConfig:
-    values = {
+def _of_provider(provider: CredentialsProvider, lookup: Lookup, depth: int) -> CredentialsConfig:
+    values: dict[str, Any] = {
         name: lookup.get(nested_option(getattr(CredentialsConfig, name), depth))
         for name in _FIELDS.get(provider, ())
     }
-    return CredentialsConfig(provider=provider, **values, **more)
+    if provider is CredentialsProvider.CUSTOM:
+        values["properties"] = lookup
+    elif provider is CredentialsProvider.ASSUME_ROLE:
+        values["source"] = _source_of_role(lookup, depth)
+    return CredentialsConfig(provider=provider, **values)
 
 
 def credential_problems(lookup: Lookup, depth: int = 0) -> Iterator[ConfigError]:

@@ -30,7 +30,7 @@ _STORES: Final = {
     "redis": "kinesis_publishers.checkpoints.redis:RedisCheckpointStore",
 }
 
-_DEFAULT_FILE: Final = Path("kinesis-publishers") / "checkpoints.sqlite3"
+_DEFAULT_FILE: Final = "kinesis-publishers/checkpoints.sqlite3"
 # An @ or a slash in a password would let a driver take a part of it for the host.
 _SERVER: Final = (
     r"://(?:[^/?#@\s\[\]]*@)?(?:\[[^\]\s]+\]|[^/?#@:\s]*)(?::[0-9]{1,5})?(?:[/?][^@]*)?"
@@ -79,20 +79,16 @@ class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS)
 
 def _sqlite_path(lookup: Lookup) -> Path:
     option = SqliteCheckpointConfig.written_path
-    written = lookup.get(option)
+    written, state = lookup.get(option), os.environ.get("XDG_STATE_HOME", "")
+    if written is None:
+        # A relative path in it must be ignored (XDG Base Directory Specification).
+        written = os.path.join(state if os.path.isabs(state) else "~/.local/state", _DEFAULT_FILE)
     try:
-        return _default_path() if written is None else Path(written).expanduser()
+        return Path(written).expanduser()
     except RuntimeError as error:
         raise InvalidOptionError(
             f"{option.full_key}: {error}; set it to a path without ~"
         ) from error
-
-
-def _default_path() -> Path:
-    # A relative path in it must be ignored (XDG Base Directory Specification).
-    state = os.environ.get("XDG_STATE_HOME", "")
-    directory = Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()
-    return directory / _DEFAULT_FILE
 
 
 class SqliteCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):

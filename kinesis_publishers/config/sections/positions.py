@@ -23,8 +23,6 @@ from kinesis_publishers.model.sources import STREAM_NAME, source_of
 
 ScopedPositions: TypeAlias = "tuple[tuple[Scope, StartingPosition | None], ...]"
 
-_AT_TIMESTAMP: Final = "AT_TIMESTAMP"
-_SHARD_END: Final = "SHARD_END"
 _SHARD_PREFIX: Final = "shardId-"
 _SHARD_ID: Final = rf"{_SHARD_PREFIX}[a-zA-Z0-9_.-]{{1,120}}"
 _SEQUENCE_NUMBER: Final = r"0|[1-9][0-9]{0,128}"
@@ -104,7 +102,7 @@ def _parse_position(position: object) -> StartingPosition | None:
     if not isinstance(position, dict):
         raise ValueError("not a position")
     name = str(position.get("iteratorType")).upper()
-    if name == _SHARD_END:
+    if name == "SHARD_END":
         return None
     kind = PositionType(name)
     if kind in {PositionType.TRIM_HORIZON, PositionType.LATEST}:
@@ -126,12 +124,9 @@ def _timestamp_text(key: str, meaning: str) -> Option[str | None]:
 
 
 def _timestamp_format(key: str) -> Option[str]:
-    return Option(
-        key=f"{key}.timestamp.format",
-        parser=TimestampPattern(),
-        default=DEFAULT_FORMAT,
-        doc="The SimpleDateFormat pattern of the timestamp; without a zone it is UTC.",
-    )
+    doc = "The SimpleDateFormat pattern of the timestamp; without a zone it is UTC."
+    key = f"{key}.timestamp.format"
+    return Option(key=key, parser=TimestampPattern(), default=DEFAULT_FORMAT, doc=doc)
 
 
 class InitialPositionConfig(Section, section="Source"):
@@ -238,24 +233,19 @@ def position_problems(lookup: Lookup) -> Iterator[ConfigError]:
             )
 
 
-def unused_instants(lookup: Lookup) -> Iterator[tuple[Option[str] | Option[str | None], str]]:
+def unused_instants(lookup: Lookup) -> Iterator[tuple[Option[Any], str]]:
     """Yield the options of instants that have no effect, each with the reason."""
     for section in POSITION_SECTIONS:
-        if not _is_instant(lookup, section):
-            position = _kind(lookup, section)
-            reason = f"{lookup.written_key(section.position)} is {position}"
+        if (kind := _kind(lookup, section)) is not PositionType.AT_TIMESTAMP:
+            reason = f"{lookup.written_key(section.position)} is {kind.value}"
             yield section.timestamp_text, reason
             yield section.timestamp_format, reason
-
-
-def _instant(lookup: Lookup, section: PositionSection) -> datetime | None:
-    return _parse(lookup, section) if _is_instant(lookup, section) else None
 
 
 def _instant_problems(lookup: Lookup, section: PositionSection) -> Iterator[ConfigError]:
     """Yield the problems of an instant, also of one without effect."""
     is_given = lookup.is_given(section.timestamp_text)
-    if _is_instant(lookup, section) and not is_given:
+    if _kind(lookup, section) is PositionType.AT_TIMESTAMP and not is_given:
         yield MissingOptionError(
             f"{lookup.written_key(section.position)} is AT_TIMESTAMP: set "
             f"{section.timestamp_text.full_key} to a date or epoch seconds"
@@ -274,13 +264,9 @@ def _instant_problems(lookup: Lookup, section: PositionSection) -> Iterator[Conf
             yield error
 
 
-def _is_instant(lookup: Lookup, section: PositionSection) -> bool:
-    return _kind(lookup, section) == _AT_TIMESTAMP
-
-
-def _kind(lookup: Lookup, section: PositionSection) -> str:
+def _kind(lookup: Lookup, section: PositionSection) -> PositionType:
     option: Option[Any] = section.position
-    return str(lookup.get(option).value)
+    return PositionType(lookup.get(option).value)
 
 
 def _parse(lookup: Lookup, section: PositionSection) -> datetime | None:
@@ -291,6 +277,11 @@ def _parse(lookup: Lookup, section: PositionSection) -> datetime | None:
         return parse_timestamp(text, pattern=lookup.get(section.timestamp_format))
     except InvalidOptionError as error:
         raise InvalidOptionError(f"{lookup.written_key(section.timestamp_text)}: {error}") from None
+
+
+def _instant(lookup: Lookup, section: PositionSection) -> datetime | None:
+    is_instant = _kind(lookup, section) is PositionType.AT_TIMESTAMP
+    return _parse(lookup, section) if is_instant else None
 
 
 PositionParts: TypeAlias = "list[tuple[Option[Any], Scalar]]"
