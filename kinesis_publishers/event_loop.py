@@ -26,8 +26,7 @@ FORKED: Final = "%s was opened before this process was forked: open one in each 
 class OwnProcess:
     """The process that opened something: a fork has neither its loop nor its connections.
 
-    Attributes:
-        is_left: whether this is a later fork of that process.
+    In a later fork of that process, ``is_left`` is set.
     """
 
     def __init__(self) -> None:
@@ -118,13 +117,7 @@ class EventLoopThread:
 class OpenInThread(Generic[_T]):
     """The value of an async context manager that is kept open in a thread with an event loop.
 
-    Args:
-        context: entered at once; :meth:`close` leaves it.
-
-    Attributes:
-        process: the process of the thread.
-        loop: the event loop for everything that uses the value.
-        value: the value of the context.
+    The context is entered at once; :meth:`close` leaves it. What uses ``value`` runs on ``loop``.
     """
 
     def __init__(self, context: AbstractAsyncContextManager[_T], *, name: str) -> None:

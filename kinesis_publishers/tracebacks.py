@@ -35,13 +35,11 @@ class ShortTraceback:
         pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, Exception | KeyboardInterrupt) and _is_long(error):
+        if not isinstance(error, Exception | KeyboardInterrupt):
+            return
+        if error.__traceback__ is not _from_the_user(error):
             _LOGGER.debug("Raised to the program:", exc_info=error)
             _shorten(error)
-
-
-def _is_long(error: BaseException) -> bool:
-    return error.__traceback__ is not _from_the_user(error)
 
 
 def _shorten(error: BaseException | None) -> None:
@@ -58,12 +56,8 @@ def _shorten(error: BaseException | None) -> None:
 def _from_the_user(error: BaseException) -> TracebackType | None:
     """Return the traceback from the first frame of the user's code, ``None`` if it has none."""
     found = entry = error.__traceback__
-    while found is not None and _is_inner(found):
+    while found is not None and found.tb_frame.f_code.co_filename.startswith(_INNER):
         found = found.tb_next
     if found is not None or isinstance(error, KinesisPublishersError | KeyboardInterrupt):
         return found
     return entry
-
-
-def _is_inner(entry: TracebackType) -> bool:
-    return entry.tb_frame.f_code.co_filename.startswith(_INNER)

@@ -27,8 +27,7 @@ class CheckpointStoreContext:
 
     Attributes:
         application: the owner of the checkpoints; those of other applications are never touched.
-        retry: how to repeat a failed call: the store does so itself, because it alone knows which
-            part of a batch has failed.
+        retry: how the store repeats a failed call: it alone knows which part of a batch has failed.
         events: receives a report of each repetition.
     """
 
@@ -45,11 +44,11 @@ class CheckpointStore(ABC):
     ``module:Class``. It is used as ``async with store``, by one task at a time; any number of
     processes may use the same storage. Its ``str`` says where the checkpoints are.
 
-    A write names the version that it replaces, and is refused if the stored version is another one,
-    because another reader has written. A call that is repeated because its answer was lost must
-    succeed even if its first attempt was carried out; so must a call with the same expected version
-    after one that was cancelled or has failed, unless another store has written since.
-    :class:`~kinesis_publishers.checkpoints.WriteBook` implements this rule.
+    A write names the version that it replaces, and is refused if another reader has written. A call
+    that is repeated because its answer was lost must succeed even if its first attempt was carried
+    out; so must a call with the same expected version after one that was cancelled or has failed,
+    unless another store has written since: see
+    :class:`~kinesis_publishers.checkpoints.WriteBook`.
     """
 
     @classmethod
@@ -87,11 +86,11 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     async def save(self, writes: Sequence[CheckpointWrite]) -> Mapping[ShardKey, CheckpointVersion]:
-        """Write checkpoints, each shard at most once, and return their new versions.
+        """Write checkpoints, each shard at most once, durably, and return their new versions.
 
-        They are durable when it returns. Writes are independent: if some are refused, the others
-        are written before the error is raised, whose ``written`` has their versions. After any
-        other error each write has either happened or not.
+        Writes are independent: if some are refused, the others are written before the error is
+        raised, whose ``written`` has their versions. After any other error each write has either
+        happened or not.
 
         Raises:
             StaleCheckpointError: a shard has another version than the expected one.
@@ -129,10 +128,7 @@ class ForeignTable:
     """
 
     def name_streams(self, streams: Collection[StreamIdentity]) -> None:
-        """Receive the streams that the application reads, before the first load.
-
-        Only a storage whose rows do not have the ARN of their stream needs it.
-        """
+        """Receive the streams, before the first load, for rows without the ARN of their stream."""
 
     async def check_first_use(self) -> None:
         """Check, where workers with leases find nothing stored, that nothing is elsewhere.

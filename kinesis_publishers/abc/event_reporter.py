@@ -32,8 +32,8 @@ class EventReporter(ABC):
     def __call__(self, event: Event) -> None:
         """Take an event.
 
-        It runs many times a second on the event loop that reads: it must not block. Its exceptions
-        are logged once for each kind of failure, and reading continues.
+        It runs many times a second on the event loop that reads, and must not block. Its exceptions
+        are logged once for each kind, and reading continues.
         """
 
     async def __aenter__(self) -> Self:

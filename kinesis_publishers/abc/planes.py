@@ -25,8 +25,8 @@ from kinesis_publishers.model import (
 class ControlPlane(ABC):
     """Describes streams, registers consumers. Makes each call once: the caller retries.
 
-    Every method raises :class:`~kinesis_publishers.errors.ServiceError` (or a subclass) when AWS
-    refuses or cannot be reached.
+    Every method raises :class:`~kinesis_publishers.errors.ServiceError` when AWS refuses or cannot
+    be reached.
     """
 
     @abstractmethod
@@ -39,9 +39,8 @@ class ControlPlane(ABC):
     ) -> tuple[Shard, ...]:
         """Return the shards of a stream, all pages of the listing or none.
 
-        Args:
-            since: leave out shards that were closed before this instant (aware); ``None``, or an
-                instant beyond the retention, returns every shard that still holds records.
+        Shards that were closed before ``since`` (aware) are left out. ``None``, or an instant
+        beyond the retention, returns every shard that still holds records.
         """
 
     @abstractmethod
@@ -89,21 +88,20 @@ class ShardSubscription(ABC):
 
     Events that are not taken stay with the service, except for a small buffer: a reader that stops
     taking them holds the subscription back and needs no memory. Both methods raise what ends the
-    subscription, but only after the events that arrived before it have been taken:
+    subscription, after the events that arrived before it:
 
-    - ``ConnectionFailedError``: the connection broke or ended inside an event, or no whole event,
-      not even a heartbeat, came within 35 seconds of waiting for the network;
-    - ``MalformedResponseError``: an event is damaged (its checksum is wrong, it cannot be decoded);
+    - ``ConnectionFailedError``: the connection broke or ended inside an event, or brought no whole
+      event, not even a heartbeat, for 35 seconds;
+    - ``MalformedResponseError``: an event is damaged;
     - any other ``ServiceError``: the service ended the subscription with this exception.
     """
 
     @abstractmethod
     async def wait_for_event(self) -> int | None:
-        """Wait until an event begins to arrive, and leave it there.
+        """Wait until an event begins to arrive, and return the maximum size of its payloads.
 
-        Returns:
-            The maximum size of the payloads of the event, in bytes, so that room can be made before
-            it is received; ``None`` when the service has ended the subscription.
+        Room of so many bytes can then be made before :meth:`receive`. ``None`` means that the
+        service has ended the subscription.
         """
 
     @abstractmethod
@@ -114,8 +112,8 @@ class ShardSubscription(ABC):
 class DataPlane(ABC):
     """Reads shards. Makes each call once: the caller retries.
 
-    Every method raises :class:`~kinesis_publishers.errors.ServiceError` (or a subclass) when AWS
-    refuses or cannot be reached.
+    Every method raises :class:`~kinesis_publishers.errors.ServiceError` when AWS refuses or cannot
+    be reached.
     """
 
     @abstractmethod
@@ -130,26 +128,19 @@ class DataPlane(ABC):
     def subscribe_to_shard(
         self, shard: Shard, consumer_arn: str, position: StartingPosition
     ) -> AbstractAsyncContextManager[ShardSubscription]:
-        """Subscribe to ``shard`` from ``position`` on (enhanced fan-out).
+        """Subscribe to ``shard`` from ``position`` on (enhanced fan-out), which is never LATEST.
 
         Entering the context makes the call and returns once the service has accepted it; leaving
         closes the subscription and drops what was not taken. Another task may leave it while
         nothing is read. The service ends a subscription after at most five minutes.
-
-        Args:
-            consumer_arn: the registered consumer, which has its own 2 MB/s.
-            position: where to begin; never LATEST.
         """
 
 
 @frozen(kw_only=True, eq=False)
 class PutColumns:
-    """The records of a PutRecords call, as columns of equal length.
+    """The records of a PutRecords call, as columns of equal length, or ``None`` for no values.
 
-    Attributes:
-        partition_keys: ``None`` for a record without one, which only a stream that distributes
-            records itself accepts.
-        explicit_hash_keys: per record, or ``None`` if no record has one.
+    Only a stream that distributes records itself accepts a record without a partition key.
     """
 
     payloads: Sequence[bytes]
@@ -164,10 +155,7 @@ class PutColumns:
 class PutAnswer:
     """The answer to PutRecords, as columns with an item for each record of the call.
 
-    Attributes:
-        shard_ids: where each record was written; ``None`` if it was not.
-        sequence_numbers: the number that it has there, likewise.
-        errors: why records were not written, by their places in the call.
+    A record that was not written has ``None`` in both columns, and an error by its place.
     """
 
     shard_ids: Sequence[str | None]
@@ -184,5 +172,5 @@ class RecordWriter(ABC):
 
         Raises:
             ServiceError: the call failed as a whole. After ``ConnectionFailedError`` and
-                ``MalformedResponseError`` it is not known whether the records were written.
+                ``MalformedResponseError``, the records may have been written.
         """

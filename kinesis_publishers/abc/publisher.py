@@ -23,7 +23,7 @@ class RecordBatchConsumer(ABC):
     def records_wanted(self) -> int | None:
         """How many Kinesis records the next answer should have at most; ``None`` for any number.
 
-        A publisher that can should not ask for more: what comes after them may be fetched in vain.
+        What comes after them may be fetched in vain.
         """
         return None
 
@@ -31,20 +31,17 @@ class RecordBatchConsumer(ABC):
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         """Wait until there is room for about this much, before the service is asked for it.
 
-        This is the backpressure: it blocks as long as the application is behind. The room is
-        reserved until the next delivery, whose true size replaces the estimate, or until the end of
-        the run. A publisher that cannot estimate may omit the call; then the delivery itself waits.
+        This is the backpressure. The room is reserved until the next delivery, whose true size
+        replaces the estimate, or until the end of the run. Without this call, the delivery waits.
         """
 
     @abstractmethod
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         """Take ``batch``, which may be empty, and return when it has been processed.
 
-        With a publisher that reads ahead it may return before.
-
         Returns:
             The last *processed* record, after which the publisher continues; ``None`` while nothing
-            has been processed. For a publisher that reads ahead, the last one that was taken.
+            has been processed. For a publisher that reads ahead, the last one that was *taken*.
         """
 
 
@@ -54,8 +51,8 @@ class RecordPublisher(ABC):
     A publisher is made for one shard and one starting position, and is run by one task at a time.
 
     Attributes:
-        reads_ahead: whether it may be told to continue while the application still processes what
-            it has delivered; not for one that confirms to its source what was processed.
+        reads_ahead: whether it may continue while the application still processes what it has
+            delivered; not for one that confirms to its source what was processed.
     """
 
     reads_ahead: ClassVar[bool] = False
@@ -64,12 +61,11 @@ class RecordPublisher(ABC):
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
         """Read once and deliver: at most one GetRecords, or one subscription.
 
-        A run that cannot read for now, because the service refuses or fails, ends INCOMPLETE
-        without a delivery; it does not reserve room while it waits.
-
-        Records are delivered in their order, and the next delivery follows only after the consumer
-        has returned. The position moves only to what the consumer reports as processed. Cancelling
-        the task stops the publisher; it raises ``CancelledError`` and leaves nothing open.
+        A run that cannot read for now ends INCOMPLETE without a delivery; it does not reserve room
+        while it waits. Records are delivered in their order, each delivery after the consumer has
+        returned from the one before. The position moves only to what the consumer reports as
+        processed. Cancelling the task stops the publisher; it raises ``CancelledError`` and leaves
+        nothing open.
 
         Raises:
             ServiceError: a failure that retries do not resolve.
@@ -82,7 +78,7 @@ class PublisherContext(ControlContext):
     """What a factory may use; the fetcher owns all of it.
 
     Attributes:
-        data_plane: reads shards; one client for all of them.
+        data_plane: one client for all shards.
         poll_rest: returns a publisher that polls a shard that ListShards has shown as closed,
             ``None`` for any other shard; for a publisher that does not find the end of a shard.
     """
@@ -94,18 +90,15 @@ class PublisherContext(ControlContext):
 class RecordPublisherFactory(ABC):
     """Creates a :class:`RecordPublisher` per shard (FLIP-128, *Record Publisher Factory*).
 
-    ``stream.recordpublisher`` names one: POLLING, an entry point, or ``module:Class``.
-
-    A class states its capabilities itself: they are not inherited, because a subclass may read in
-    another way.
+    ``stream.recordpublisher`` names one: POLLING, an entry point, or ``module:Class``. A class
+    states its capabilities itself: a subclass may read in another way, and inherits none.
 
     Attributes:
         reads_ranges: whether its publishers agree with GetRecords, by which ``spark.read`` plans,
             about where a range ends.
         subscribes: whether its publishers hold the one subscription that a consumer has to a shard,
             and GetRecords gives the same records in its place.
-        needs_registration: whether its publishers read with the stream consumers that the options
-            of registration describe.
+        needs_registration: whether its publishers read with registered stream consumers.
     """
 
     reads_ranges: ClassVar[bool] = False
@@ -128,10 +121,7 @@ class RecordPublisherFactory(ABC):
         """
 
     async def prepare(self, stream_arns: Sequence[str]) -> None:  # noqa: B027 - most need nothing
-        """Prepare for reading these streams, before any of their shards is read.
-
-        A fetcher that reads whole shards calls it when it has found them.
-        """
+        """Prepare for a fetcher that reads whole shards of these streams, before it does."""
 
     @abstractmethod
     async def create(self, starting_position: StartingPosition, shard: Shard) -> RecordPublisher:
@@ -150,7 +140,7 @@ class StreamConsumerRegistrar(ABC):
     async def prepare(self, stream_arns: Sequence[str]) -> None:  # noqa: B027 - may come later
         """Make sure, before any shard is read, that each stream has its consumer.
 
-        If that fails for a stream, the consumers that this call has registered are removed again.
+        If that fails for one, the consumers that this call has registered are removed again.
 
         Raises:
             AccessDeniedError: the credentials do not allow it; the message names the action.
@@ -166,9 +156,8 @@ class StreamConsumerRegistrar(ABC):
     async def renew(self, stream_arn: str, consumer_arn: str) -> str:
         """Return the consumer's ARN after a subscription with ``consumer_arn`` was not found.
 
-        Returns:
-            The same ARN if that consumer exists: then something else was not found. Another one if
-            it has been registered again, by this or another process.
+        It is the same if that consumer exists: then something else was not found. It is another one
+        if the consumer has been registered again, by this or another process.
 
         Raises:
             ConsumerNotFoundError: it is gone, and this strategy does not register it.
@@ -177,5 +166,5 @@ class StreamConsumerRegistrar(ABC):
     async def close(self) -> None:  # noqa: B027 - one that registers nothing leaves nothing
         """Leave the consumers: the last one to leave removes what this application created.
 
-        Never raises for a consumer that could not be removed; it logs how to do that by hand.
+        It logs how to remove by hand a consumer that it could not remove.
         """

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from kinesis_publishers.abc import (
     CheckpointStore,
@@ -38,6 +38,7 @@ from kinesis_publishers.config import (
     InitialPositionConfig,
     LeaseConfig,
     LeaseFormat,
+    OnInvalidAggregate,
     PendingConfig,
     ProcessingConfig,
     ProducerConfig,
@@ -81,10 +82,8 @@ class Services:
         streams: what to read: names or ARNs.
         initial: where what was not read before begins; LATEST is not pinned yet.
         polling: makes polling publishers, for looking at a shard with any ``factory``.
-        pool: the budget of all shards together.
         clock: corrected by the service's.
         assigner: which shards are read, unless leases decide.
-        slow_calls: watches the application.
     """
 
     streams: tuple[str, ...]
@@ -138,16 +137,19 @@ async def open_services(
         data_plane_of(properties, clock, reads=True) as data_plane,
     ):
         discovery = control.discovery
-        context = PublisherContext(
-            data_plane=data_plane, control_plane=control.control_plane, clock=clock, events=sink
-        )
-        polling = PollingRecordPublisherFactory.from_properties(properties, context)
 
         async def poll_rest(position: StartingPosition, shard: Shard) -> RecordPublisher | None:
             is_closed = discovery.has_shown_closed(shard)
             return await polling.create(position, shard) if is_closed else None
 
-        context = evolve(context, poll_rest=poll_rest)
+        context = PublisherContext(
+            data_plane=data_plane,
+            control_plane=control.control_plane,
+            clock=clock,
+            events=sink,
+            poll_rest=poll_rest,
+        )
+        polling = PollingRecordPublisherFactory.from_properties(properties, context)
         # Two would count the calls to a shard separately.
         is_polling = factory_class is type(polling)
         made = polling if is_polling else factory_class.from_properties(properties, context)
@@ -168,7 +170,7 @@ async def open_services(
                     source.aggregation,
                     sink,
                     discovery.list_shards,
-                    fails_on_invalid=source.fails_on_invalid_aggregate,
+                    fails_on_invalid=source.on_invalid_aggregate is OnInvalidAggregate.FAIL,
                     was_auto=discovery.was_auto,
                     clock=clock,
                 ),

@@ -79,6 +79,7 @@ from kinesis_publishers.config.sections.reading import ShardOrder as ShardOrder
 from kinesis_publishers.config.sections.reading import (
     SubscriptionHttpConfig as SubscriptionHttpConfig,
 )
+from kinesis_publishers.config.sections.reading import WatermarkConfig as WatermarkConfig
 from kinesis_publishers.config.sections.registration import (
     DeregistrationPolicy as DeregistrationPolicy,
 )
@@ -93,7 +94,6 @@ from kinesis_publishers.config.sections.source import StreamsConfig as StreamsCo
 from kinesis_publishers.config.sections.source import StreamSelector as StreamSelector
 from kinesis_publishers.config.sections.source import built_in_publisher as built_in_publisher
 from kinesis_publishers.config.sections.source import selected_streams as selected_streams
-from kinesis_publishers.config.sections.watermarks import WatermarkConfig as WatermarkConfig
 from kinesis_publishers.model.sources import EFO as EFO
 from kinesis_publishers.model.sources import POLLING as POLLING
 from kinesis_publishers.model.sources import source_of as source_of

@@ -40,13 +40,13 @@ from kinesis_publishers.config.sections.positions import (
     parts_of_position,
 )
 from kinesis_publishers.config.sections.producing import RANDOM, ProducerConfig
+from kinesis_publishers.config.sections.reading import WatermarkConfig
 from kinesis_publishers.config.sections.registration import RegistrationConfig
 from kinesis_publishers.config.sections.source import (
     SourceConfig,
     StreamsConfig,
     built_in_publisher,
 )
-from kinesis_publishers.config.sections.watermarks import WatermarkConfig
 from kinesis_publishers.errors import (
     ConfigError,
     InvalidOptionError,

@@ -25,7 +25,6 @@ from kinesis_publishers.config.sections import (
     reading,
     registration,
     source,
-    watermarks,
 )
 from kinesis_publishers.errors import ConfigError
 
@@ -55,7 +54,7 @@ _READING: Final[tuple[type[Section], ...]] = (
     reading.FanOutConfig,
     reading.PendingConfig,
     reading.ProcessingConfig,
-    watermarks.WatermarkConfig,
+    reading.WatermarkConfig,
     metrics.MetricsConfig,
 )
 _OTHERS: Final[tuple[type[Section], ...]] = (

@@ -23,7 +23,7 @@ from typing import (
 
 from attrs import Factory, evolve, field, fields_dict, frozen
 
-from kinesis_publishers.config.parsers import Choice, Parser, Scalar
+from kinesis_publishers.config.parsers import Choice, Flag, Parser, Scalar
 from kinesis_publishers.errors import InvalidOptionError, MissingOptionError
 
 T = TypeVar("T")
@@ -88,28 +88,38 @@ def _default_namespace(option: Option[Any]) -> Namespace:
     return Namespace.AWS if option.key.startswith("aws.") else Namespace.SHARED
 
 
+def _parser_of_default(option: Option[Any]) -> Parser[Any]:
+    default = option.default
+    if isinstance(default, bool):
+        return Flag()
+    if isinstance(default, Enum):
+        return Choice(members=type(default))
+    raise TypeError(f"the option {option.key!r} needs a parser")
+
+
 @frozen(kw_only=True)
 class Option(Declared[T]):
     """One key.
 
     Attributes:
         key: the key after its prefix (``aws.`` keys have none), as it is documented.
-        parser: parses what the user wrote; also describes what is accepted, and the unit.
-        doc: what the option does, as one line of the reference.
-        default: the value if the user wrote nothing; None only for an ``Option[X | None]``.
+        doc: what the option does, for the reference.
+        default: None only for an ``Option[X | None]``.
+        parser: also describes what is accepted, and the unit. The default has that of a bool, or
+            of a member of an enum.
         section: its part of the reference, by default that of its class.
         namespace: the accepted prefixes, by default those of its class.
         secret: whether its value is masked wherever it might be shown.
         required: whether a complete configuration needs it.
         spellings: other keys that mean the same.
-        guarded: a regex for values that run code, or use files, with the rights of this process. As
-            options of Spark, such values need the operator's permission.
+        guarded: a regex for values that run code, or use files, with the rights of this process;
+            Spark users need the operator's permission for them.
     """
 
     key: str
-    parser: Parser[T]
     doc: str
     default: T = None  # type: ignore[assignment]
+    parser: Parser[T] = field(default=Factory(_parser_of_default, takes_self=True))
     section: str = ""
     namespace: Namespace = field(default=Factory(_default_namespace, takes_self=True))
     secret: bool = False
@@ -333,12 +343,10 @@ def value_text(value: object) -> str | None:
     """Return a parsed value as text, without its unit; ``None`` for an empty one."""
     if value is None or value == ():
         return None
-    if isinstance(value, Enum):
-        return str(value.value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     if isinstance(value, int | float):
         return f"{value:.15g}"
-    return str(value)
+    return str(value.value if isinstance(value, Enum) else value)

@@ -36,18 +36,12 @@ class Parser(Protocol[_T_co]):
 
 
 DURATION_UNITS: Final = MappingProxyType(
-    {
-        name: seconds
-        for seconds, names in (
-            (1e-6, ("us", "microsecond", "microseconds")),
-            (1e-3, ("ms", "millis", "millisecond", "milliseconds")),
-            (1.0, ("s", "sec", "second", "seconds")),
-            (60.0, ("m", "min", "minute", "minutes")),
-            (3600.0, ("h", "hour", "hours")),
-            (86400.0, ("d", "day", "days")),
-        )
-        for name in names
-    }
+    dict.fromkeys(("us", "microsecond", "microseconds"), 1e-6)
+    | dict.fromkeys(("ms", "millis", "millisecond", "milliseconds"), 1e-3)
+    | dict.fromkeys(("s", "sec", "second", "seconds"), 1.0)
+    | dict.fromkeys(("m", "min", "minute", "minutes"), 60.0)
+    | dict.fromkeys(("h", "hour", "hours"), 3600.0)
+    | dict.fromkeys(("d", "day", "days"), 86400.0)
 )
 """Seconds in each unit of time."""
 

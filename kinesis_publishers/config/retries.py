@@ -56,14 +56,13 @@ class RetryOptions(Declared["RetryPolicy"]):
         operation: str,
         *,
         retries: int,
-        base: float,
-        longest: float,
+        delays: tuple[float, float],
         namespace: Namespace = Namespace.SHARED,
         outlasts_outages: bool = True,
     ) -> None:
         """Declare the options of ``operation``; their keys begin with ``prefix``.
 
-        ``base`` and ``longest`` are the default bounds of the first delay and of all, in ms;
+        ``delays`` are the default bounds of the first delay and of all, in ms;
         ``outlasts_outages`` says whether :data:`OUTAGE` applies.
         """
 
@@ -82,10 +81,10 @@ class RetryOptions(Declared["RetryPolicy"]):
         )
         delay = f"delay before {operation} is retried"
         self.base: Option[float] = option(
-            "backoff.base", Duration(), base, f"The upper bound of the first {delay}."
+            "backoff.base", Duration(), delays[0], f"The upper bound of the first {delay}."
         )
         self.max: Option[float] = option(
-            "backoff.max", Duration(), longest, f"The longest {delay}."
+            "backoff.max", Duration(), delays[1], f"The longest {delay}."
         )
         self.exponent: Option[float] = option(
             "backoff.expconst", DecimalNumber(), 1.5, f"The growth of the {delay}, per attempt."

@@ -27,7 +27,6 @@ _MONTHS: Final = (
 )
 _DAYS: Final = ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")
 _TOKEN: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
-_OFFSET: Final = re.compile(r"([+-])([0-9]{2})(?::?([0-9]{2}))?")
 # The names of RFC 822, which SimpleDateFormat knows too; all others come from the zone database.
 _ZONE_HOURS: Final = MappingProxyType(
     {"Z": 0, "UT": 0, "UTC": 0, "GMT": 0, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5}
@@ -175,21 +174,23 @@ def _assemble(fields: dict[str, str | None]) -> datetime:
     day_name = (fields.get("E") or "mon").lower()
     if not any(f"{day}day".startswith(day_name) for day in _DAYS) or len(day_name) < 3:
         raise ValueError("not the name of a day")
-    date = datetime(_year(fields["y"] or ""), _month(fields), number("d", 1), tzinfo=_zone(fields))
+    year = number("y", 0)
+    if len(fields["y"] or "") == 2:
+        # As POSIX reads them: 69-99 are 1969-1999.
+        year += 1900 if year > 68 else 2000
+    date = datetime(year, _month(fields), number("d", 1), tzinfo=_zone(fields))
     if fields.get("D"):
-        year = date.year
         date = date.replace(month=1, day=1) + timedelta(days=number("D", 1) - 1)
         if date.year != year:
             raise ValueError("not a day of that year")
-    microseconds = _microseconds(fields.get("S") or "0")
+    # S counts milliseconds in Java, "5" being 5 ms; more than three digits can only be a fraction.
+    fraction = (fields.get("S") or "0").zfill(3).ljust(6, "0")
     return date.replace(
-        hour=_hour(fields), minute=number("m", 0), second=number("s", 0), microsecond=microseconds
+        hour=_hour(fields),
+        minute=number("m", 0),
+        second=number("s", 0),
+        microsecond=int(fraction[:6]),
     )
-
-
-def _year(digits: str) -> int:
-    # Two digits, as POSIX reads them: 69-99 are 1969-1999.
-    return int(digits) if len(digits) > 2 else int(digits) + (1900 if int(digits) > 68 else 2000)
 
 
 def _month(fields: dict[str, str | None]) -> int:
@@ -211,22 +212,14 @@ def _hour(fields: dict[str, str | None]) -> int:
     return 0
 
 
-def _microseconds(digits: str) -> int:
-    # S counts milliseconds in Java, "5" being 5 ms; more than three digits can only be a fraction.
-    return int(digits) * 1000 if len(digits) <= 3 else int(digits.ljust(6, "0")[:6])
-
-
 def _zone(fields: dict[str, str | None]) -> tzinfo:
-    text = fields.get("X") or fields.get("Z") or fields.get("z")
-    if text is None:
-        return UTC
+    text = fields.get("X") or fields.get("Z") or fields.get("z") or "UTC"
     if text.upper() in _ZONE_HOURS:
         return timezone(timedelta(hours=_ZONE_HOURS[text.upper()]))
-    offset = _OFFSET.fullmatch(text.upper().removeprefix("GMT").removeprefix("UTC"))
-    if offset is None:
-        try:
-            return zoneinfo.ZoneInfo(text)
-        except zoneinfo.ZoneInfoNotFoundError:
-            raise ValueError("not a time zone") from None
-    minutes = int(offset[2]) * 60 + int(offset[3] or 0)
-    return timezone(timedelta(minutes=-minutes if offset[1] == "-" else minutes))
+    offset = text.upper().removeprefix("GMT").removeprefix("UTC")
+    if offset.startswith(("+", "-")):
+        return datetime.fromisoformat(f"2000-01-01T00{offset}").tzinfo or UTC
+    try:
+        return zoneinfo.ZoneInfo(text)
+    except zoneinfo.ZoneInfoNotFoundError:
+        raise ValueError("not a time zone") from None

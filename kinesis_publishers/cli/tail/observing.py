@@ -25,8 +25,8 @@ from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.leases import AssignmentConfig, LeaseConfig
+from kinesis_publishers.config.sections.reading import ARRIVAL
 from kinesis_publishers.config.sections.source import built_in_publisher
-from kinesis_publishers.config.sections.watermarks import ARRIVAL
 from kinesis_publishers.model.sources import POLLING, PUBLISHERS, consumer_name_of
 
 # One of the five calls a second that a shard answers: the others are the application's.

@@ -11,9 +11,7 @@ from typing import ClassVar, Final, TypeAlias
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
 from kinesis_publishers.config.parsers import (
     URL,
-    Choice,
     Duration,
-    Flag,
     PluginName,
     Scalar,
     Text,
@@ -52,7 +50,7 @@ class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS)
         parser=PluginName(built_in=_STORES, group="kinesis_publishers.checkpoint_stores"),
         default="sqlite",
         doc="Where checkpoints are kept: a file (sqlite), a table (dynamodb, sql), Redis (redis), "
-        "this process (memory) or a store of your own as module:Class or entry point.",
+        "this process (memory) or a store of your own.",
     )
     interval_seconds: Option[float] = Option(
         key="checkpoint.intervalmillis",
@@ -71,8 +69,7 @@ class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS)
         "checkpoint.store",
         "the store of checkpoints",
         retries=10,
-        base=200.0,
-        longest=5000.0,
+        delays=(200.0, 5000.0),
         namespace=Namespace.OURS,
     )
 
@@ -149,13 +146,11 @@ class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespa
     )
     create_table: Option[bool] = Option(
         key="checkpoint.dynamodb.createtable",
-        parser=Flag(),
         default=True,
         doc="Whether a missing table is created.",
     )
     billing_mode: Option[BillingMode] = Option(
         key="checkpoint.dynamodb.billingmode",
-        parser=Choice(members=BillingMode),
         default=BillingMode.PAY_PER_REQUEST,
         doc="The billing mode of a table that is created: on demand, or with provisioned capacity.",
     )
@@ -203,7 +198,6 @@ class SqlCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OU
     )
     create_table: Option[bool] = Option(
         key="checkpoint.sql.createtable",
-        parser=Flag(),
         default=True,
         doc="Whether a missing table is created.",
     )

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
-from kinesis_publishers.config.parsers import Choice, Duration, Flag, PluginName, Text, WholeNumber
+from kinesis_publishers.config.parsers import Choice, Duration, PluginName, Text, WholeNumber
 from kinesis_publishers.config.sections.checkpoints import CheckpointConfig
 
 ALL: Final = "ALL"
@@ -54,9 +54,8 @@ class AssignmentConfig(Section, section="Workers", namespace=Namespace.OURS):
         parser=PluginName(built_in=_ASSIGNERS, group="kinesis_publishers.shard_assigners"),
         guarded=":",
         doc="Which shards this process reads: ALL, MANUAL (those of kinesis.shards), LEASES "
-        "(those on which it has leases), or what a class of your own decides, given as "
-        "module:Class or entry point. By default, kinesis.lease.enabled implies LEASES, and "
-        "kinesis.shards implies MANUAL.",
+        "(those on which it has leases), or what a class of your own decides. By default, "
+        "kinesis.lease.enabled implies LEASES, and kinesis.shards implies MANUAL.",
     )
     assigner: Derived[str] = Derived(assigner_of)
     written_shards: ClassVar[Option[str | None]] = Option(
@@ -81,7 +80,6 @@ class LeaseConfig(Section, section="Workers", namespace=Namespace.OURS):
 
     is_enabled: Option[bool] = Option(
         key="lease.enabled",
-        parser=Flag(),
         default=False,
         doc="Whether the processes of kinesis.checkpoint.application share the shards, by leases "
         "in kinesis.checkpoint.store.",

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 from kinesis_publishers.config.option import Namespace, Option, Section
-from kinesis_publishers.config.parsers import Choice, Duration, Scalar, Text, WholeNumber
+from kinesis_publishers.config.parsers import Duration, Scalar, Text, WholeNumber
 
 _REPORTERS: Final = {
     "log": "kinesis_publishers.metrics.sinks:EventLog",
@@ -55,7 +55,6 @@ class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
     )
     level: Option[MetricsLevel] = Option(
         key="metrics.level",
-        parser=Choice(members=MetricsLevel),
         default=MetricsLevel.SHARD,
         doc="Whether metrics are separated by shard, or by stream only, for streams with "
         "thousands of shards.",

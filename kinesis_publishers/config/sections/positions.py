@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, TypeAlias
 
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
-from kinesis_publishers.config.parsers import Choice, Scalar, Text
+from kinesis_publishers.config.parsers import Scalar, Text
 from kinesis_publishers.config.timestamps import DEFAULT_FORMAT, TimestampPattern, parse_timestamp
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
 from kinesis_publishers.model import (
@@ -139,7 +139,6 @@ class InitialPositionConfig(Section, section="Source"):
     verb: ClassVar[str] = "begins"
     position: Option[InitialPosition] = Option(
         key="stream.initpos",
-        parser=Choice(members=InitialPosition),
         default=InitialPosition.LATEST,
         doc="Where to begin in a stream that has not been read before.",
     )
@@ -180,7 +179,6 @@ class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
     verb: ClassVar[str] = "ends"
     position: Option[EndingPosition] = Option(
         key="stream.endpos",
-        parser=Choice(members=EndingPosition),
         default=EndingPosition.LATEST,
         doc="Where a batch read (spark.read) ends. LATEST is the instant at which the DataFrame "
         "is loaded. All other readers refuse these options.",

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
 from kinesis_publishers.config.parsers import (
-    Choice,
     DecimalNumber,
     Duration,
-    Flag,
     PluginName,
     Size,
     WholeNumber,
@@ -35,10 +33,6 @@ class WhenFull(Enum):
 
     WAIT = "wait"
     FAIL = "fail"
-
-
-def _rate(lookup: Lookup) -> float:
-    return lookup.get(ProducerConfig.rate_percent) / 100
 
 
 def _retry(lookup: Lookup) -> RetryPolicy:
@@ -86,14 +80,12 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
     )
     when_full: Option[WhenFull] = Option(
         key="producer.buffer.whenfull",
-        parser=Choice(members=WhenFull),
         default=WhenFull.WAIT,
         doc="What happens when the buffer is full: a record waits for room (wait), or its future "
         "fails immediately (fail).",
     )
     ordering: Option[Ordering] = Option(
         key="producer.ordering",
-        parser=Choice(members=Ordering),
         default=Ordering.NONE,
         doc="With key, the records of a partition key are written in the order in which they are "
         "put: the next one waits until the previous one is acknowledged, but an aggregate "
@@ -131,7 +123,6 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
     )
     aggregates: Option[bool] = Option(
         key="producer.aggregation",
-        parser=Flag(),
         default=False,
         spellings=("producer.aggregationenabled",),
         doc="Whether records for one shard are packed into aggregates in the KPL's format, which "
@@ -158,10 +149,9 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         doc="The maximum rate at which a shard is written, in percent of its limits (1 MiB and "
         "1,000 records a second). The KPL's default is 150.",
     )
-    rate: Derived[float] = Derived(_rate)
+    rate: Derived[float] = Derived(lambda lookup: lookup.get(ProducerConfig.rate_percent) / 100)
     adapts_rate: Option[bool] = Option(
         key="producer.ratelimit.adaptive",
-        parser=Flag(),
         default=True,
         doc="Whether the rate adapts to throttling: it falls to as little as 5 % for a shard that "
         "throttles, and then rises step by step, so that several producers can share a "
@@ -169,7 +159,6 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
     )
     fails_on_error: Option[bool] = Option(
         key="producer.failonerror",
-        parser=Flag(),
         default=False,
         spellings=("producer.failifthrottled",),
         doc="Whether the first refusal or failure of a record is final.",
@@ -197,5 +186,5 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         default=RANDOM,
         guarded=":",
         doc="What chooses the partition key of a record without one: RANDOM, or a Partitioner of "
-        "your own as module:Class or entry point.",
+        "your own.",
     )

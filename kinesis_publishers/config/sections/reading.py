@@ -1,11 +1,12 @@
-"""How shards are found and read: with GetRecords, or by subscriptions; and what may wait."""
+"""How shards are found and read, what may wait, and how far shards may be apart in event time."""
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from kinesis_publishers.config.option import Derived, Namespace, Option, Section
-from kinesis_publishers.config.parsers import Choice, Duration, Flag, Size, WholeNumber
+from kinesis_publishers.config.parsers import Duration, PluginName, Size, WholeNumber
 from kinesis_publishers.config.retries import RecoverableErrors, RetryOptions
 
 
@@ -44,7 +45,6 @@ class PollingConfig(Section, section="Polling"):
     )
     limits: Option[ShardLimits] = Option(
         key="shard.limits",
-        parser=Choice(members=ShardLimits),
         default=ShardLimits.AWS,
         namespace=Namespace.OURS,
         doc="The limits on polling a shard: aws (five calls and 2 MB a second), or off for a "
@@ -52,14 +52,12 @@ class PollingConfig(Section, section="Polling"):
     )
     adaptive_reads: Option[bool] = Option(
         key="shard.adaptivereads",
-        parser=Flag(),
         default=False,
         doc="Whether the Limit adapts to the average size of a record, so that a shard stays "
         "within its 2 MiB/s.",
     )
     encoding: Option[Encoding] = Option(
         key="shard.getrecords.encoding",
-        parser=Choice(members=Encoding),
         default=Encoding.AUTO,
         namespace=Namespace.OURS,
         doc="The encoding of GetRecords, GetShardIterator and PutRecords. cbor takes a quarter "
@@ -67,10 +65,10 @@ class PollingConfig(Section, section="Polling"):
         "where it takes less CPU, and for services that do not understand CBOR.",
     )
     get_records_retry: RetryOptions = RetryOptions(
-        "shard.getrecords", "GetRecords", retries=3, base=300, longest=1000
+        "shard.getrecords", "GetRecords", retries=3, delays=(300, 1000)
     )
     get_iterator_retry: RetryOptions = RetryOptions(
-        "shard.getiterator", "GetShardIterator", retries=3, base=300, longest=1000
+        "shard.getiterator", "GetShardIterator", retries=3, delays=(300, 1000)
     )
     recoverable_errors: Derived[RecoverableErrors] = Derived(RecoverableErrors.read)
 
@@ -92,14 +90,13 @@ class DiscoveryConfig(Section, section="Discovery"):
         doc="How often ListShards looks for new shards.",
     )
     describe_retry: RetryOptions = RetryOptions(
-        "stream.describe", "DescribeStreamSummary", retries=50, base=2000, longest=5000
+        "stream.describe", "DescribeStreamSummary", retries=50, delays=(2000, 5000)
     )
     list_shards_retry: RetryOptions = RetryOptions(
-        "list.shards", "ListShards", retries=10, base=1000, longest=5000
+        "list.shards", "ListShards", retries=10, delays=(1000, 5000)
     )
     shard_order: Option[ShardOrder] = Option(
         key="shard.order",
-        parser=Choice(members=ShardOrder),
         default=ShardOrder.PARENTS_FIRST,
         namespace=Namespace.OURS,
         section="Source",
@@ -116,7 +113,7 @@ class FanOutConfig(Section, section="Enhanced fan-out"):
     """How a shard is read by subscriptions."""
 
     subscribe_retry: RetryOptions = RetryOptions(
-        "shard.subscribetoshard", "SubscribeToShard", retries=10, base=1000, longest=2000
+        "shard.subscribetoshard", "SubscribeToShard", retries=10, delays=(1000, 2000)
     )
     subscribe_timeout_seconds: Option[float] = Option(
         key="shard.subscribetoshard.timeout",
@@ -156,7 +153,6 @@ class SubscriptionHttpConfig(Section, section="Enhanced fan-out"):
 
     version: Option[HttpVersion] = Option(
         key="stream.efo.http-version",
-        parser=Choice(members=HttpVersion),
         default=HttpVersion.AUTO,
         namespace=Namespace.OURS,
         doc="The protocol of subscriptions: 2, 1.1, or auto (2 where an https endpoint offers it, "
@@ -164,7 +160,6 @@ class SubscriptionHttpConfig(Section, section="Enhanced fan-out"):
     )
     http2_client: Option[Http2Client] = Option(
         key="stream.efo.http2-client",
-        parser=Choice(members=Http2Client),
         default=Http2Client.HTTPX,
         namespace=Namespace.OURS,
         doc="The HTTP/2 client of subscriptions: httpx, or pyreqwest, which takes a third of the "
@@ -204,4 +199,62 @@ class PendingConfig(Section, section="Backpressure", namespace=Namespace.OURS):
         parser=Size(),
         default=64 * 1024**2,
         doc="How many bytes of all shards may wait in memory.",
+    )
+
+
+ARRIVAL: Final = "ARRIVAL"
+"""The default assigner."""
+
+
+class WatermarkConfig(Section, section="Watermarks"):
+    """Where event times come from, and how far apart shards may be."""
+
+    assigner: Option[str] = Option(
+        key="watermark.assigner",
+        parser=PluginName(
+            built_in={ARRIVAL: "kinesis_publishers.engine.watermarks:ArrivalTime"},
+            group="kinesis_publishers.watermark_assigners",
+        ),
+        default=ARRIVAL,
+        namespace=Namespace.OURS,
+        guarded=":",
+        doc="Where the event time of a record comes from: its arrival (ARRIVAL), or a "
+        "WatermarkAssigner of your own.",
+    )
+    disorder_seconds: Option[float] = Option(
+        key="watermark.disordermillis",
+        parser=Duration(),
+        default=0.0,
+        namespace=Namespace.OURS,
+        doc="How far out of order event times may be within a shard: the distance of the "
+        "watermark from the latest event time.",
+    )
+    idle_interval_seconds: Option[float] = Option(
+        key="shard.idle.interval",
+        parser=Duration(can_be_off=True),
+        default=-1.0,
+        doc="After this long without a record, a shard at its tip is idle and no longer holds back "
+        "the watermark.",
+    )
+    sync_interval_seconds: Option[float] = Option(
+        key="watermark.sync.interval",
+        parser=Duration(),
+        default=30_000.0,
+        doc="How often workers with leases publish the watermarks of their shards. A shard that "
+        "receives records publishes its watermark sooner, with each checkpoint.",
+    )
+    lookahead_seconds: Option[float] = Option(
+        key="watermark.lookahead.millis",
+        parser=Duration(),
+        default=0.0,
+        doc="How far a shard may be ahead of the others in event time. With 0, no shard waits. "
+        "With leases, set it to at least twice watermark.sync.interval and at least "
+        "lease.failovermillis.",
+    )
+    queue_capacity: Option[int] = Option(
+        key="watermark.sync.queue.capacity",
+        parser=WholeNumber(minimum=1),
+        default=100,
+        doc="With watermark.lookahead.millis, reading a shard pauses while this many of its "
+        "records wait for the application.",
     )

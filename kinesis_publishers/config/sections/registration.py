@@ -14,7 +14,7 @@ from kinesis_publishers.config.option import (
     OptionFamily,
     Section,
 )
-from kinesis_publishers.config.parsers import Choice, Duration, Text
+from kinesis_publishers.config.parsers import Duration, Text
 from kinesis_publishers.config.retries import RetryOptions
 from kinesis_publishers.config.sections.aws import AwsConfig
 from kinesis_publishers.config.sections.source import selected_streams
@@ -65,7 +65,6 @@ class RegistrationConfig(Section, section="Registration"):
     )
     strategy: Option[RegistrationStrategy] = Option(
         key="stream.efo.registration",
-        parser=Choice(members=RegistrationStrategy),
         default=RegistrationStrategy.LAZY,
         # The FLIP's own table calls the key "registrar" once.
         spellings=("stream.efo.registrar",),
@@ -74,7 +73,6 @@ class RegistrationConfig(Section, section="Registration"):
     )
     deregister: Option[DeregistrationPolicy] = Option(
         key="stream.efo.deregister",
-        parser=Choice(members=DeregistrationPolicy),
         default=DeregistrationPolicy.CREATED,
         namespace=Namespace.OURS,
         doc="Which consumers are removed when reading ends: those that this application created, "
@@ -107,28 +105,19 @@ class RegistrationConfig(Section, section="Registration"):
     consumer_arns: Derived[Mapping[str, str]] = Derived(_consumer_arns)
     endpoint_url: Derived[str | None] = Derived(AwsConfig.endpoint_url.read)
     describe_retry: RetryOptions = RetryOptions(
-        "stream.describestreamconsumer",
-        "DescribeStreamConsumer",
-        retries=50,
-        base=2000,
-        longest=5000,
+        "stream.describestreamconsumer", "DescribeStreamConsumer", retries=50, delays=(2000, 5000)
     )
     list_retry: RetryOptions = RetryOptions(
-        "stream.liststreamconsumers", "ListStreamConsumers", retries=10, base=200, longest=1000
+        "stream.liststreamconsumers", "ListStreamConsumers", retries=10, delays=(200, 1000)
     )
     register_retry: RetryOptions = RetryOptions(
-        "stream.registerstreamconsumer",
-        "RegisterStreamConsumer",
-        retries=10,
-        base=500,
-        longest=2000,
+        "stream.registerstreamconsumer", "RegisterStreamConsumer", retries=10, delays=(500, 2000)
     )
     deregister_retry: RetryOptions = RetryOptions(
         "stream.deregisterstreamconsumer",
         "DeregisterStreamConsumer",
         retries=10,
-        base=500.0,
-        longest=2000.0,
+        delays=(500.0, 2000.0),
         # The end of a process waits for it, and a failure says how to do it by hand.
         outlasts_outages=False,
     )

@@ -9,7 +9,7 @@ from typing import ClassVar
 from attrs import frozen
 
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section, show_value
-from kinesis_publishers.config.parsers import Choice, Flag, PluginName, Text
+from kinesis_publishers.config.parsers import PluginName, Text
 from kinesis_publishers.errors import InvalidOptionError, MissingOptionError
 from kinesis_publishers.model.sources import (
     KINESIS,
@@ -145,12 +145,11 @@ class SourceConfig(Section, section="Source"):
         ),
         default=POLLING.name,
         guarded=":",
-        doc="How records are read: POLLING (GetRecords), EFO (SubscribeToShard), or a "
-        "factory of your own as module:Class or entry point.",
+        doc="How records are read: POLLING (GetRecords), EFO (SubscribeToShard), or a factory of "
+        "your own.",
     )
     aggregation: Option[AggregationMode] = Option(
         key="aggregation",
-        parser=Choice(members=AggregationMode),
         default=AggregationMode.AUTO,
         namespace=Namespace.OURS,
         doc="How aggregates are delivered. off delivers them whole; all other values deaggregate "
@@ -159,7 +158,6 @@ class SourceConfig(Section, section="Source"):
     )
     on_invalid_aggregate: Option[OnInvalidAggregate] = Option(
         key="aggregation.on-invalid",
-        parser=Choice(members=OnInvalidAggregate),
         default=OnInvalidAggregate.PLAIN,
         namespace=Namespace.OURS,
         doc="What happens to an invalid aggregate: it is delivered unchanged (plain), raises an "
@@ -167,16 +165,10 @@ class SourceConfig(Section, section="Source"):
     )
     fail_on_data_loss: Option[bool] = Option(
         key="failondataloss",
-        parser=Flag(),
         default=True,
         namespace=Namespace.OURS,
         doc="Whether a trimmed position or a re-created stream is an error.",
     )
-
-    @property
-    def fails_on_invalid_aggregate(self) -> bool:
-        """Whether an aggregate that is not valid is an error."""
-        return self.on_invalid_aggregate is OnInvalidAggregate.FAIL
 
     @classmethod
     def from_properties(cls, properties: Lookup) -> SourceConfig:
