@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from types import TracebackType
 from typing import Self
 
 from attrs import frozen
@@ -117,7 +118,12 @@ class CheckpointStore(ABC):
             raise
         return self
 
-    async def __aexit__(self, *raised: object) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         await self.close()
 
 

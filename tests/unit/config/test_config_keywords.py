@@ -9,8 +9,8 @@ from typing import get_type_hints
 import pytest
 
 from kinesis_publishers.config import Encoding, Options, PollingConfig, Properties
-from kinesis_publishers.config.catalogue import all_options
 from kinesis_publishers.config.assignments import SHORT_NAMES, keyword_of
+from kinesis_publishers.config.catalogue import all_options
 from kinesis_publishers.config.parsers import Flag, WholeNumber
 from kinesis_publishers.errors import ConfigErrors
 from kinesis_publishers.leases.assigners import AllShards
