@@ -34,11 +34,7 @@ class OwnProcess:
         _PROCESSES.add(self)
 
     def check(self, what: str) -> None:
-        """Check that this process opened ``what``, before taking a lock that a fork inherits.
-
-        Raises:
-            ClosedError: another process opened it.
-        """
+        """Check that this process opened ``what``, before taking a lock that a fork inherits."""
         if self.is_left:
             raise ClosedError(FORKED % what)
 

@@ -116,7 +116,7 @@ class TaskScope:
             work.close()
             if not self._is_open:
                 raise
-            task = asyncio.create_task(_do_nothing(), name=name)
+            task = asyncio.create_task(asyncio.sleep(0), name=name)
             task.cancel()
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -126,10 +126,6 @@ class TaskScope:
         """Ask every task of the scope to stop; leaving the scope waits until they have."""
         for task in tuple(self._tasks):
             task.cancel()
-
-
-async def _do_nothing() -> None:
-    pass
 
 
 async def wait_for_event(event: asyncio.Event, *, timeout_seconds: float, clock: Clock) -> bool:

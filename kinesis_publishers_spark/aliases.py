@@ -79,9 +79,9 @@ ALIASES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
             (RegistrationConfig.consumer_arn.member, "fanoutConsumerARN"),
             (RegistrationConfig.deregister, "requireConsumerDeregistration"),
             (InitialPositionConfig.position, "startingPosition initialPosition startingOffsets"),
-            (InitialPositionConfig.timestamp_text, "startingTimestamp"),
+            (InitialPositionConfig.timestamp.text, "startingTimestamp"),
             (EndingPositionConfig.position, "endingPosition endingOffsets"),
-            (EndingPositionConfig.timestamp_text, "endingTimestamp"),
+            (EndingPositionConfig.timestamp.text, "endingTimestamp"),
             (SourceConfig.fail_on_data_loss, "failOnDataLoss"),
             (SparkConfig.max_records_per_trigger, "maxRecordsPerTrigger maxOffsetsPerTrigger"),
             (SparkConfig.max_bytes_per_trigger, "maxBytesPerTrigger"),
@@ -297,7 +297,7 @@ def _meaning_of(alias: Option[Any], value: Scalar) -> _Assigned:
     for section in (InitialPositionConfig, EndingPositionConfig):
         if alias is section.position:
             return parts_of_position(section, value)
-        if alias is section.timestamp_text:
+        if alias is section.timestamp.text:
             return at_timestamp(section, _epoch_seconds(value))
     return [(alias, _WORDS.get(alias.key, {}).get(str(value).strip().lower(), value))]
 

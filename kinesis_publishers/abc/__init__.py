@@ -5,7 +5,9 @@ from kinesis_publishers.abc.assigner import SharedReading as SharedReading
 from kinesis_publishers.abc.checkpoint_store import CheckpointStore as CheckpointStore
 from kinesis_publishers.abc.checkpoint_store import CheckpointStoreContext as CheckpointStoreContext
 from kinesis_publishers.abc.checkpoint_store import ForeignTable as ForeignTable
-from kinesis_publishers.abc.event_reporter import EventReporter as EventReporter
+from kinesis_publishers.abc.hooks import EventReporter as EventReporter
+from kinesis_publishers.abc.hooks import Partitioner as Partitioner
+from kinesis_publishers.abc.hooks import WatermarkAssigner as WatermarkAssigner
 from kinesis_publishers.abc.planes import ControlContext as ControlContext
 from kinesis_publishers.abc.planes import ControlPlane as ControlPlane
 from kinesis_publishers.abc.planes import DataPlane as DataPlane
@@ -18,5 +20,3 @@ from kinesis_publishers.abc.publisher import RecordBatchConsumer as RecordBatchC
 from kinesis_publishers.abc.publisher import RecordPublisher as RecordPublisher
 from kinesis_publishers.abc.publisher import RecordPublisherFactory as RecordPublisherFactory
 from kinesis_publishers.abc.publisher import StreamConsumerRegistrar as StreamConsumerRegistrar
-from kinesis_publishers.abc.records import Partitioner as Partitioner
-from kinesis_publishers.abc.records import WatermarkAssigner as WatermarkAssigner

@@ -121,7 +121,7 @@ class RecordPublisherFactory(ABC):
         """
 
     async def prepare(self, stream_arns: Sequence[str]) -> None:  # noqa: B027 - most need nothing
-        """Prepare for a fetcher that reads whole shards of these streams, before it does."""
+        """Prepare for reading whole shards of these streams; called before any of them is read."""
 
     @abstractmethod
     async def create(self, starting_position: StartingPosition, shard: Shard) -> RecordPublisher:

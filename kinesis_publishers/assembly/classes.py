@@ -6,7 +6,7 @@ All functions raise ``PluginLoadError`` for a class that cannot be loaded or doe
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_publishers.abc import (
     CheckpointStore,
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.aws.data_plane import AioDataPlane
 
 _T = TypeVar("_T")
-
-KCL_TABLE: Final = "kinesis_publishers.checkpoints.kcl_table:KclLeaseTable"
 
 
 def open_events(properties: Properties) -> AbstractAsyncContextManager[EventSink]:

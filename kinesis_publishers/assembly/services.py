@@ -21,7 +21,6 @@ from kinesis_publishers.abc import (
 )
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.assembly.classes import (
-    KCL_TABLE,
     assigner_of,
     checked,
     checkpoint_store_class,
@@ -195,11 +194,7 @@ async def open_services(
 async def open_checkpointer(
     properties: Properties, *, clock: Clock | None = None, events: EventSink = ignore_event
 ) -> AsyncIterator[Checkpointer | None]:
-    """Open the store that ``properties`` name; yield what writes to it, ``None`` without one.
-
-    Raises:
-        CheckpointError: the store cannot be used.
-    """
+    """Open the store that ``properties`` name; yield what writes to it, ``None`` without one."""
     config = CheckpointConfig.from_properties(properties)
     if config.application is None:
         yield None
@@ -231,7 +226,8 @@ async def open_checkpoint_store(
         application=config.application, retry=config.retry, clock=clock, events=events
     )
     is_kcl = leases.is_enabled and leases.format is LeaseFormat.KCL
-    store_class = checkpoint_store_class(KCL_TABLE if is_kcl else config.store)
+    kcl_table = "kinesis_publishers.checkpoints.kcl_table:KclLeaseTable"
+    store_class = checkpoint_store_class(kcl_table if is_kcl else config.store)
     made = store_class.from_properties(with_region(properties), context)
     async with checked(made, store_class, CheckpointStore) as store:  # type: ignore[type-abstract]
         yield store
@@ -272,11 +268,7 @@ async def open_control(
 
 @frozen(kw_only=True)
 class WritingServices:
-    """What writing to one stream is made of.
-
-    Attributes:
-        stream: as it was described when this was opened.
-    """
+    """What writing to one stream is made of, with the stream as it was at first."""
 
     stream: StreamSummary
     config: ProducerConfig

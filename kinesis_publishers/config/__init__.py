@@ -33,11 +33,15 @@ from kinesis_publishers.config.sections.aws import CredentialsConfig as Credenti
 from kinesis_publishers.config.sections.aws import CredentialsProvider as CredentialsProvider
 from kinesis_publishers.config.sections.aws import resolve_region as resolve_region
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS as CHECKPOINT_OPTIONS
+from kinesis_publishers.config.sections.checkpoints import LEASES as LEASES
+from kinesis_publishers.config.sections.checkpoints import AssignmentConfig as AssignmentConfig
 from kinesis_publishers.config.sections.checkpoints import BillingMode as BillingMode
 from kinesis_publishers.config.sections.checkpoints import CheckpointConfig as CheckpointConfig
 from kinesis_publishers.config.sections.checkpoints import (
     DynamoDbCheckpointConfig as DynamoDbCheckpointConfig,
 )
+from kinesis_publishers.config.sections.checkpoints import LeaseConfig as LeaseConfig
+from kinesis_publishers.config.sections.checkpoints import LeaseFormat as LeaseFormat
 from kinesis_publishers.config.sections.checkpoints import (
     RedisCheckpointConfig as RedisCheckpointConfig,
 )
@@ -47,10 +51,6 @@ from kinesis_publishers.config.sections.checkpoints import (
 from kinesis_publishers.config.sections.checkpoints import (
     SqliteCheckpointConfig as SqliteCheckpointConfig,
 )
-from kinesis_publishers.config.sections.leases import LEASES as LEASES
-from kinesis_publishers.config.sections.leases import AssignmentConfig as AssignmentConfig
-from kinesis_publishers.config.sections.leases import LeaseConfig as LeaseConfig
-from kinesis_publishers.config.sections.leases import LeaseFormat as LeaseFormat
 from kinesis_publishers.config.sections.metrics import MetricsConfig as MetricsConfig
 from kinesis_publishers.config.sections.metrics import MetricsLevel as MetricsLevel
 from kinesis_publishers.config.sections.positions import EndingPosition as EndingPosition

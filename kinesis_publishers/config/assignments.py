@@ -1,8 +1,4 @@
-"""Resolves what a user wrote to options: the keys of properties, and keyword arguments.
-
-Python programs may use keywords in place of a properties dict. The keyword of an option is its key
-without ``kinesis.`` or ``aws.``, with ``_`` for ``.`` and ``-``. The most common options also have
-a short name.
+"""Resolves what a user wrote to options: the keys of properties, or keywords in their place.
 
 The keys ``kinesis.custom.*`` are options of a class outside this package. They stay unread until
 that class declares them, and are then checked like all others.
@@ -95,9 +91,9 @@ class Assignments:
     def add_unknown(
         self, key: object, *, more: tuple[str, ...] = (), instead: Collection[str] = ()
     ) -> None:
-        """Report that ``key`` is unknown, without its value, which may be a secret.
+        """Report that ``key`` is unknown; suggest a known one, one of ``more``, or of ``instead``.
 
-        The suggestion is a known key or one of ``more``; or one of ``instead``, if given.
+        The report does not have the value, which may be a secret.
         """
         if not isinstance(key, str):
             self.problems.append(InvalidOptionError(f"{key!r}: a key must be a string"))
@@ -135,7 +131,7 @@ SHORT_NAMES: Final[Mapping[str, Option[Any]]] = {
 
 
 def keyword_of(option: Option[Any]) -> str:
-    """Return the long keyword of ``option``."""
+    """Return the key without its prefix, with ``_`` for ``.`` and ``-``, in lower case."""
     words = re.sub("([a-z])([A-Z])", r"\1_\2", option.key.removeprefix("aws."))
     return re.sub("[.-]", "_", words).lower()
 
@@ -220,11 +216,7 @@ def _scalar_of(name: str, option: Option[Any], value: object) -> Scalar:
 def assign_custom(
     unread: Mapping[str, Entry], options: Sequence[Option[Any]], lookup: Lookup
 ) -> Assignments:
-    """Resolve custom keys, which are still unread, with the declarations of the class for them.
-
-    Raises:
-        PluginLoadError: a declaration is not one of a custom key.
-    """
+    """Resolve custom keys, still unread, with the declarations of the class that reads them."""
     for option in options:
         if not option.key.startswith(CUSTOM_PREFIX) or option.namespace is not Namespace.OURS:
             # The namespace may be missing, or be part of the key.

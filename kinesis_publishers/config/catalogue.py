@@ -13,12 +13,11 @@ from typing import Any, Final
 from attrs import frozen
 
 from kinesis_publishers.config.option import Lookup, Namespace, Option, OptionFamily, Section
-from kinesis_publishers.config.parsers import Scalar
+from kinesis_publishers.config.parsers import Parsed, Scalar
 from kinesis_publishers.config.retries import OUTAGE, RECOVERABLE_ERRORS
 from kinesis_publishers.config.sections import (
     aws,
     checkpoints,
-    leases,
     metrics,
     positions,
     producing,
@@ -61,27 +60,17 @@ _OTHERS: Final[tuple[type[Section], ...]] = (
     positions.EndingPositionConfig,
     checkpoints.CheckpointConfig,
     *checkpoints.STORE_SECTIONS.values(),
-    leases.AssignmentConfig,
-    leases.LeaseConfig,
+    checkpoints.AssignmentConfig,
+    checkpoints.LeaseConfig,
     producing.ProducerConfig,
 )
 CUSTOM_PREFIX: Final = "custom."
 
 
-@frozen
-class _AsWritten:
-    """Accepts everything: the class that declares the key checks it."""
-
-    accepts: str = "what the class that reads the key accepts"
-
-    def __call__(self, value: Scalar) -> Scalar:
-        return value
-
-
 CUSTOM: Final[OptionFamily[Scalar | None]] = OptionFamily(
     member=Option(
         key=f"{CUSTOM_PREFIX}<key>",
-        parser=_AsWritten(),
+        parser=Parsed("what the class that reads the key accepts", lambda value: value),
         namespace=Namespace.OURS,
         section="Custom classes",
         doc="An option of a class of your own, such as a record publisher. That class declares "
@@ -100,7 +89,6 @@ _FAMILIES: Final = (
     RECOVERABLE_ERRORS,
     CUSTOM,
 )
-_PREFIXES: Final = ("kinesis.", "flink.")
 _NESTED: Final = r"(?i)aws\.credentials\.provider((?:\.role\.provider)+)(\..+)"
 
 
@@ -221,7 +209,7 @@ def _find_nested(key: str) -> Option[Any] | None:
 
 
 def _without_prefix(key: str) -> str:
-    for prefix in _PREFIXES:
+    for prefix in Namespace.SHARED.value:
         if key.lower().startswith(prefix):
             return key[len(prefix) :]
     return key
@@ -230,16 +218,12 @@ def _without_prefix(key: str) -> str:
 def _known_keys(key: str) -> dict[str, str]:
     """Return the lower-case keys to compare ``key`` with, and the suggestion for each."""
     is_flink = key.lower().startswith("flink.")
-    is_custom = _without_prefix(key).lower().startswith(CUSTOM_PREFIX)
     candidates: dict[str, str] = {}
     for option in all_declarations():
         shared = option.namespace is Namespace.SHARED
         suggested = f"flink.{option.key}" if is_flink and shared else option.full_key
         # The name of a stream in the key must not make another option look more similar.
         before, bracket, _ = suggested.partition("<")
-        if bracket and option.key.startswith(CUSTOM_PREFIX) and not is_custom:
-            # It accepts any name, so it would be the most similar option to every key.
-            continue
         # The part before the name must be similar to that of the option.
         *written, name = key.split(".", before.count(".")) if bracket else ("",)
         if bracket and (not written or _likeness(written[-1], before.split(".")[-2]) < 0.9):

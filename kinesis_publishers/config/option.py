@@ -1,7 +1,6 @@
 """The declaration of options, and of the typed configs that have them as fields.
 
-A section is a class whose fields are options: on the class a field is its declaration, on an
-instance it is the value that was configured. Each option is described in one place.
+On the class of a config a field is its declaration; on an instance it is the configured value.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Declared(Generic[V]):
     """Declares a field of a :class:`Section`, whose values are of type ``V``."""
 
     if TYPE_CHECKING:
-        # At run time, the class has the declaration and an instance has the value.
+
         @overload
         def __get__(self, instance: Section, owner: type[Section], /) -> V: ...
         @overload
@@ -164,11 +163,7 @@ class Option(Declared[T]):
         return MissingOptionError(f"{self.full_key} is required: set it to {self.parser.accepts}")
 
     def parse(self, value: Scalar, *, written_key: str | None = None) -> T:
-        """Return ``value`` parsed.
-
-        Raises:
-            InvalidOptionError: names the key as written, what was given and what is expected.
-        """
+        """Return ``value`` parsed; an ``InvalidOptionError`` names the key as it was written."""
         if isinstance(value, str | int | float):
             try:
                 return self.parser(value)

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias, TypedDict
 
+Provider: TypeAlias = Literal[
+    "AUTO", "BASIC", "ENV_VAR", "PROFILE", "ASSUME_ROLE", "WEB_IDENTITY_TOKEN", "CUSTOM"
+]
 Time: TypeAlias = float | str | timedelta
 """A number in the unit of the option, a text such as ``30s``, or a ``timedelta``."""
 
@@ -37,12 +40,7 @@ class Options(TypedDict, total=False):
     endpoint: str | None
     cabundle: str | None
     stream_efo_http_client_max_concurrency: int | None
-    credentials_provider: (
-        Literal[
-            "AUTO", "BASIC", "ENV_VAR", "PROFILE", "ASSUME_ROLE", "WEB_IDENTITY_TOKEN", "CUSTOM"
-        ]
-        | None
-    )
+    credentials_provider: Provider | None
     credentials_provider_basic_accesskeyid: str | None
     credentials_provider_basic_secretkey: str | None
     credentials_provider_basic_sessiontoken: str | None
@@ -52,12 +50,7 @@ class Options(TypedDict, total=False):
     credentials_provider_role_session_name: str | None
     credentials_provider_role_external_id: str | None
     credentials_provider_role_sts_endpoint: str | None
-    credentials_provider_role_provider: (
-        Literal[
-            "AUTO", "BASIC", "ENV_VAR", "PROFILE", "ASSUME_ROLE", "WEB_IDENTITY_TOKEN", "CUSTOM"
-        ]
-        | None
-    )
+    credentials_provider_role_provider: Provider | None
     credentials_provider_web_identity_token_file: str | None
     credentials_provider_custom_class: str | None
     shard_getrecords_maxrecordcount: int | None

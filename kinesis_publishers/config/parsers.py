@@ -1,15 +1,14 @@
 """One small parser per kind of option.
 
-A parser describes in ``accepts`` what it accepts, and raises ``ValueError`` for everything else.
-Its message never contains the value: that is left to
-:class:`~kinesis_publishers.config.option.Option`, which knows whether the value is a secret.
+A parser raises ``ValueError`` for what it does not accept. Its message never contains the value:
+only :class:`~kinesis_publishers.config.option.Option` knows whether that is a secret.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -20,6 +19,7 @@ Scalar: TypeAlias = str | int | float | bool
 """What a properties dict may hold."""
 
 _T_co = TypeVar("_T_co", covariant=True)
+_T = TypeVar("_T")
 _E = TypeVar("_E", bound=Enum)
 _N = TypeVar("_N", int, float)
 
@@ -31,8 +31,7 @@ class Parser(Protocol[_T_co]):
     def accepts(self) -> str:
         """What is accepted, as the end of "expected ..."."""
 
-    def __call__(self, value: Scalar) -> _T_co:
-        """Return the value, or raise ``ValueError`` without repeating it."""
+    def __call__(self, value: Scalar) -> _T_co: ...
 
 
 DURATION_UNITS: Final = MappingProxyType(
@@ -188,11 +187,10 @@ class Flag:
     accepts: str = "true or false"
 
     def __call__(self, value: Scalar) -> bool:
-        if isinstance(value, bool):
-            return value
-        if isinstance(value, str) and value.strip().lower() in {"true", "false"}:
-            return value.strip().lower() == "true"
-        raise ValueError("not a boolean")
+        text = str(value).strip().lower()
+        if text not in {"true", "false"}:
+            raise ValueError("not a boolean")
+        return text == "true"
 
 
 @frozen(kw_only=True)
@@ -209,6 +207,17 @@ class Text:
         if not text or (self.pattern and not re.fullmatch(self.pattern, text)):
             raise ValueError("does not have the expected form")
         return text
+
+
+@frozen
+class Parsed(Generic[_T]):
+    """What a function takes, which raises ``ValueError`` for everything else."""
+
+    accepts: str
+    parse: Callable[[Scalar], _T]
+
+    def __call__(self, value: Scalar) -> _T:
+        return self.parse(value)
 
 
 @frozen(kw_only=True)

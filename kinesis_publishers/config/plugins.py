@@ -152,8 +152,7 @@ def _is_async(function: Any) -> bool:
 def with_overrides(defaults: _T, by: object) -> _T:
     """Return ``defaults``, an interface of optional methods, with those that ``by`` has.
 
-    Raises:
-        PluginLoadError: a method of ``by`` must be async and is not, or the reverse.
+    They must be async, or not, as :func:`check_fit` says.
     """
     methods = [name for name, one in vars(type(defaults)).items() if inspect.isfunction(one)]
     own = [name for name in methods if hasattr(by, name)]

@@ -45,10 +45,8 @@ class Properties(Lookup):
     def parse(cls, values: Mapping[str, Scalar], *, complete: bool = True) -> Properties:
         """Parse a properties dict with the keys ``kinesis.X``, ``flink.X`` and ``aws.X``.
 
-        Args:
-            values: texts, or values that already have their type.
-            complete: False accepts properties without the required options (the streams), for code
-                that does not need them.
+        Values are texts, or have their type already. ``complete=False`` accepts properties without
+        the required options (the streams), for code that does not need them.
 
         Raises:
             ConfigErrors: lists every unknown key, bad value, missing option and contradiction.
@@ -161,11 +159,7 @@ class Properties(Lookup):
         return Properties(entries)
 
     def without_end(self, advice: str = "this reader has no end. Remove it") -> Properties:
-        """Return these properties, for a reader that has no end.
-
-        Raises:
-            ConfigErrors: names every option for the end of reading.
-        """
+        """Return these properties; ``ConfigErrors`` refuses every option for the end of reading."""
         if keys := self.given_keys(EndingPositionConfig.options()):
             raise ConfigErrors(
                 [InvalidOptionError(f"{key} is for spark.read: {advice}") for key in keys]

@@ -14,19 +14,17 @@ from kinesis_publishers.config.option import Lookup, Option, value_text
 from kinesis_publishers.config.retries import RECOVERABLE_ERRORS
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS, AwsConfig, credential_problems
 from kinesis_publishers.config.sections.checkpoints import (
-    CHECKPOINT_OPTIONS,
-    STORE_SECTIONS,
-    CheckpointConfig,
-    DynamoDbCheckpointConfig,
-    RedisCheckpointConfig,
-    SqlCheckpointConfig,
-)
-from kinesis_publishers.config.sections.leases import (
     ALL,
+    CHECKPOINT_OPTIONS,
     LEASES,
     MANUAL,
+    STORE_SECTIONS,
     AssignmentConfig,
+    CheckpointConfig,
+    DynamoDbCheckpointConfig,
     LeaseConfig,
+    RedisCheckpointConfig,
+    SqlCheckpointConfig,
     assigner_of,
     shards_of,
 )

@@ -84,15 +84,10 @@ class SimpleDateFormat:
         return _assemble(match.groupdict()).astimezone(UTC)
 
 
-class TimestampPattern:
-    """Validates the option for the pattern; the value stays a string."""
-
-    accepts = f"a SimpleDateFormat pattern such as {DEFAULT_FORMAT}"
-
-    def __call__(self, value: Scalar) -> str:
-        pattern = str(value)
-        SimpleDateFormat.compile(pattern)
-        return pattern
+def check_pattern(value: Scalar) -> str:
+    """Return a pattern as it is; raises ``ValueError`` as :meth:`SimpleDateFormat.compile` does."""
+    SimpleDateFormat.compile(str(value))
+    return str(value)
 
 
 def parse_timestamp(text: str, *, pattern: str = DEFAULT_FORMAT) -> datetime:

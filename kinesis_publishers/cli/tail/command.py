@@ -174,7 +174,7 @@ def _starting_position(
     # Positions of single shards would take precedence over the command line.
     options = InitialPositionConfig
     given = {options.position.full_key: position, options.shards.full_key: "{}"}
-    return given if instant is None else given | {options.timestamp_text.full_key: instant}
+    return given if instant is None else given | {options.timestamp.text.full_key: instant}
 
 
 async def _tail(

@@ -23,8 +23,11 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.parsers import Scalar
-from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
-from kinesis_publishers.config.sections.leases import AssignmentConfig, LeaseConfig
+from kinesis_publishers.config.sections.checkpoints import (
+    CHECKPOINT_OPTIONS,
+    AssignmentConfig,
+    LeaseConfig,
+)
 from kinesis_publishers.config.sections.reading import ARRIVAL
 from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.model.sources import POLLING, PUBLISHERS, consumer_name_of
@@ -40,7 +43,7 @@ _CHECKPOINTS: Final = [
 ]
 _ASSIGNER: Final = WatermarkConfig.assigner.full_key
 _POSITION: Final = InitialPositionConfig.position.full_key
-_BEGIN: Final = {_POSITION, InitialPositionConfig.timestamp_text.full_key}
+_BEGIN: Final = {_POSITION, InitialPositionConfig.timestamp.text.full_key}
 _SHARDS: Final = InitialPositionConfig.shards.full_key
 _PUBLISHER: Final = SourceConfig.record_publisher.full_key
 _NAME: Final = RegistrationConfig.consumer_name.full_key

@@ -112,9 +112,8 @@ class CredentialsConfig(Section, section="AWS"):
     role_provider: ClassVar[Option[CredentialsProvider | None]] = Option(
         key=f"{CREDENTIALS_PREFIX}.role.provider",
         parser=Choice(members=CredentialsProvider),
-        doc="The source of the credentials that assume the role. It accepts all keys of "
-        "aws.credentials.provider below its own name. The default is BASIC if both basic keys "
-        "are set, otherwise AUTO.",
+        doc="Where the credentials that assume the role come from. All keys of "
+        "aws.credentials.provider are accepted below its name, with the same defaults.",
     )
     source: CredentialsConfig | None = None
     web_identity_token_file: Option[str | None] = _credential(
@@ -259,11 +258,7 @@ def resolve_region(
 ) -> str:
     """Return the region: the configured one, else that of the first ARN, else the machine's.
 
-    ``machine_region`` returns the region of the environment or the profile, or None. It is called
-    only if no region is configured.
-
-    Raises:
-        MissingOptionError: no region is named.
+    ``machine_region`` is called only if necessary. ``MissingOptionError`` says that all are None.
     """
     named = (stream.region for stream in streams if stream.region)
     region = config.region or next(named, None) or machine_region()

@@ -1,4 +1,4 @@
-"""Checkpoints without Spark: whether, where and how often they are stored."""
+"""Checkpoints and leases without Spark: where they are stored, and which shards are read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import ClassVar, Final, TypeAlias
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
 from kinesis_publishers.config.parsers import (
     URL,
+    Choice,
     Duration,
+    Parsed,
     PluginName,
     Scalar,
     Text,
@@ -56,8 +58,7 @@ class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS)
         key="checkpoint.intervalmillis",
         parser=Duration(),
         default=10_000.0,
-        doc="How long processed records may wait for their checkpoint. After a crash they are "
-        "repeated.",
+        doc="How long processed records may wait for their checkpoint; a crash repeats them.",
     )
     max_records: Option[int] = Option(
         key="checkpoint.maxrecords",
@@ -89,10 +90,7 @@ def _sqlite_path(lookup: Lookup) -> Path:
 
 
 class SqliteCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
-    """Which file has the checkpoints; in ``path``, ``~`` has been replaced.
-
-    ``from_properties`` raises ``InvalidOptionError`` if ``~`` stands for no known directory.
-    """
+    """Which file has the checkpoints; in ``path``, ``~`` has been replaced."""
 
     written_path: ClassVar[Option[str | None]] = Option(
         key="checkpoint.sqlite.path",
@@ -115,17 +113,12 @@ Tags: TypeAlias = tuple[tuple[str, str], ...]
 _TAG: Final = r"(?!aws:)([\w .:/+@-]{1,128})=([\w .:/+@=-]{0,256})"
 
 
-class _TagsParser:
-    """Parses ``key=value,...``."""
-
-    accepts = "key=value pairs, separated by commas"
-
-    def __call__(self, value: Scalar) -> Tags:
-        pairs = [re.fullmatch(_TAG, one.strip()) for one in str(value).split(",")]
-        tags = {pair[1]: pair[2] for pair in pairs if pair is not None}
-        if len(tags) != len(pairs):
-            raise ValueError("not pairs with different keys")
-        return tuple(tags.items())
+def _parse_tags(value: Scalar) -> Tags:
+    pairs = [re.fullmatch(_TAG, one.strip()) for one in str(value).split(",")]
+    tags = {pair[1]: pair[2] for pair in pairs if pair is not None}
+    if len(tags) != len(pairs):
+        raise ValueError("not pairs with different keys")
+    return tuple(tags.items())
 
 
 class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
@@ -136,8 +129,7 @@ class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespa
         parser=Text(accepts="3 to 255 letters, digits or _.-", pattern=r"[a-zA-Z0-9_.-]{3,255}"),
         default="kinesis-publishers-checkpoints",
         doc="The table of dynamodb, which any number of applications may share. With leases in "
-        "the format of the KCL, each application has its own, by default with the "
-        "application's name.",
+        "the format of the KCL, each application has its own, by default with its name.",
     )
     endpoint_url: Option[str | None] = Option(
         key="checkpoint.dynamodb.endpoint",
@@ -168,7 +160,7 @@ class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespa
     )
     tags: Option[Tags] = Option(
         key="checkpoint.dynamodb.tags",
-        parser=_TagsParser(),
+        parser=Parsed("key=value pairs, separated by commas", _parse_tags),
         default=(),
         doc="The tags of a table that is created.",
     )
@@ -233,3 +225,112 @@ CHECKPOINT_OPTIONS: Final = (
     *CheckpointConfig.options(),
     *(option for section in STORE_SECTIONS.values() for option in section.options()),
 )
+
+ALL: Final = "ALL"
+MANUAL: Final = "MANUAL"
+LEASES: Final = "LEASES"
+_ASSIGNERS: Final = {
+    ALL: "kinesis_publishers.leases.assigners:AllShards",
+    MANUAL: "kinesis_publishers.leases.assigners:NamedShards",
+    # They are those of the checkpointer.
+    LEASES: "kinesis_publishers.leases.assigners:AllShards",
+}
+
+_PAIR: Final = r"[a-zA-Z0-9_.-]{1,128}:[a-zA-Z0-9_.-]{1,128}"
+
+
+class LeaseFormat(Enum):
+    """The form in which leases are stored."""
+
+    OWN = "own"
+    KCL = "kcl"
+
+
+def assigner_of(lookup: Lookup) -> str:
+    """Return what decides which shards are read: a built-in name, or that of a class."""
+    written = lookup.get(AssignmentConfig.written_assigner)
+    if written is not None:
+        return written
+    if lookup.get(LeaseConfig.is_enabled):
+        return LEASES
+    return MANUAL if lookup.is_given(AssignmentConfig.written_shards) else ALL
+
+
+def shards_of(lookup: Lookup) -> tuple[tuple[str, str], ...]:
+    """Return the names of streams and the ids of their shards."""
+    written = lookup.get(AssignmentConfig.written_shards) or ""
+    pairs = (part.strip().partition(":") for part in written.split(",") if part.strip())
+    return tuple((stream, shard_id) for stream, _, shard_id in pairs)
+
+
+class AssignmentConfig(Section, section="Workers", namespace=Namespace.OURS):
+    """Which of the shards this process reads."""
+
+    written_assigner: ClassVar[Option[str | None]] = Option(
+        key="shard.assigner",
+        parser=PluginName(built_in=_ASSIGNERS, group="kinesis_publishers.shard_assigners"),
+        guarded=":",
+        doc="Which shards this process reads: ALL, MANUAL (those of kinesis.shards), LEASES "
+        "(those on which it has leases), or what a class of your own decides. By default, "
+        "kinesis.lease.enabled implies LEASES, and kinesis.shards implies MANUAL.",
+    )
+    assigner: Derived[str] = Derived(assigner_of)
+    written_shards: ClassVar[Option[str | None]] = Option(
+        key="shards",
+        parser=Text(
+            accepts="stream:shardId pairs, separated by commas",
+            pattern=rf"\s*{_PAIR}(\s*,\s*{_PAIR})*\s*",
+        ),
+        doc="The only shards to read, as stream:shardId, separated by commas.",
+    )
+    shards: Derived[tuple[tuple[str, str], ...]] = Derived(shards_of)
+
+
+def _lease_format(lookup: Lookup) -> LeaseFormat:
+    is_dynamodb = lookup.get(CheckpointConfig.store) == "dynamodb"
+    usual = LeaseFormat.KCL if is_dynamodb else LeaseFormat.OWN
+    return lookup.get(LeaseConfig.written_format) or usual
+
+
+class LeaseConfig(Section, section="Workers", namespace=Namespace.OURS):
+    """How the workers of an application share its shards."""
+
+    is_enabled: Option[bool] = Option(
+        key="lease.enabled",
+        default=False,
+        doc="Whether the processes of kinesis.checkpoint.application share the shards, by leases "
+        "in kinesis.checkpoint.store.",
+    )
+    worker_id: Option[str | None] = Option(
+        key="lease.workerid",
+        parser=Text(accepts="1 to 256 printable characters", pattern=r"[!-~]{1,256}"),
+        doc="The name of this worker, unique among the live workers of the application. The "
+        "default is made of the host, the process and a random number.",
+    )
+    failover_seconds: Option[float] = Option(
+        key="lease.failovermillis",
+        parser=Duration(minimum=1000.0),
+        default=10_000.0,
+        doc="How long a lease lasts without renewal, the same for all workers of an application. "
+        "After that, other workers take over the shards of a dead worker.",
+    )
+    handover_seconds: Option[float] = Option(
+        key="lease.handovermillis",
+        parser=Duration(),
+        default=30_000.0,
+        doc="How long a worker may take to finish its records of a shard that another one wants. "
+        "Then the shard is taken from it, with 0 immediately, and records may be repeated.",
+    )
+    max_leases: Option[int | None] = Option(
+        key="lease.maxleasesforworker",
+        parser=WholeNumber(minimum=1),
+        doc="The largest number of shards that this worker reads. There is no limit by default.",
+    )
+    written_format: ClassVar[Option[LeaseFormat | None]] = Option(
+        key="lease.format",
+        parser=Choice(members=LeaseFormat),
+        doc="How dynamodb stores leases. kcl, the default there, is the format of the Kinesis "
+        "Client Library, which may work on the same table. own is the format of all other "
+        "stores.",
+    )
+    format: Derived[LeaseFormat] = Derived(_lease_format)

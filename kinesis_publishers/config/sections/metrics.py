@@ -56,8 +56,7 @@ class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
     level: Option[MetricsLevel] = Option(
         key="metrics.level",
         default=MetricsLevel.SHARD,
-        doc="Whether metrics are separated by shard, or by stream only, for streams with "
-        "thousands of shards.",
+        doc="Whether metrics are separated by shard, or by stream only (for thousands of shards).",
     )
     summary_interval_seconds: Option[float] = Option(
         key="metrics.summary.intervalmillis",
@@ -75,8 +74,7 @@ class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
         key="metrics.prometheus.host",
         parser=Text(accepts="an address of this machine, or a host name"),
         default="127.0.0.1",
-        doc="The address on which the sink prometheus listens. A container needs 0.0.0.0, which "
-        "is every address.",
+        doc="The address on which the sink prometheus listens; 0.0.0.0, for a container, is all.",
     )
     cloudwatch_namespace: Option[str] = Option(
         key="metrics.cloudwatch.namespace",

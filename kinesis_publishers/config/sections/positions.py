@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
-from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
-from kinesis_publishers.config.parsers import Scalar, Text
-from kinesis_publishers.config.timestamps import DEFAULT_FORMAT, TimestampPattern, parse_timestamp
+from kinesis_publishers.config.option import Declared, Lookup, Namespace, Option, Section
+from kinesis_publishers.config.parsers import Parsed, Scalar, Text
+from kinesis_publishers.config.timestamps import DEFAULT_FORMAT, check_pattern, parse_timestamp
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
 from kinesis_publishers.model import (
     Positions,
@@ -45,26 +45,29 @@ class EndingPosition(Enum):
     AT_TIMESTAMP = "AT_TIMESTAMP"
 
 
-class _PositionsParser:
-    """Parses ``{"shardId-...": {"iteratorType": ..., "iteratorPosition": ...}}``.
+_AT_TIMESTAMP: Final = InitialPosition.AT_TIMESTAMP.value
 
-    It is the JSON text that other Spark connectors for Kinesis write. The positions of one of
-    several streams stand below its name or ARN, where one position may stand for all its shards.
+
+def _parse_positions(value: Scalar) -> ScopedPositions:
+    """Parse the JSON text that other Spark connectors for Kinesis write.
+
+    The positions of one of several streams stand below its name or ARN, where one position may
+    stand for all its shards.
     """
+    import orjson
 
-    accepts = (
-        'JSON such as {"shardId-000000000000": {"iteratorType": "AFTER_SEQUENCE_NUMBER", '
-        '"iteratorPosition": "495..."}}, with milliseconds since 1970 for AT_TIMESTAMP; of several '
-        'streams {"orders": {"shardId-...": {...}}, "clicks": "TRIM_HORIZON"}'
-    )
+    document = orjson.loads(str(value))
+    if not isinstance(document, dict):
+        raise ValueError("not an object")
+    return tuple(sorted(_positions_in(document), key=lambda one: one[0]))
 
-    def __call__(self, value: Scalar) -> ScopedPositions:
-        import orjson
 
-        document = orjson.loads(str(value))
-        if not isinstance(document, dict):
-            raise ValueError("not an object")
-        return tuple(sorted(_positions_in(document), key=lambda one: one[0]))
+_POSITIONS: Final = Parsed(
+    'JSON such as {"shardId-000000000000": {"iteratorType": "AFTER_SEQUENCE_NUMBER", '
+    '"iteratorPosition": "495..."}}, with milliseconds since 1970 for AT_TIMESTAMP; of several '
+    'streams {"orders": {"shardId-...": {...}}, "clicks": "TRIM_HORIZON"}',
+    _parse_positions,
+)
 
 
 def _positions_in(document: Mapping[str, Any]) -> Iterator[tuple[Scope, StartingPosition | None]]:
@@ -117,41 +120,85 @@ def _parse_position(position: object) -> StartingPosition | None:
     return StartingPosition.at_timestamp(datetime.fromtimestamp(int(marker) / 1000, UTC))
 
 
-def _timestamp_text(key: str, meaning: str) -> Option[str | None]:
-    accepts = f"a date as {key}.timestamp.format describes, or epoch seconds"
-    doc = f"{meaning}: a date in the format below, epoch seconds, or ISO-8601."
-    return Option(key=f"{key}.timestamp", parser=Text(accepts=accepts), doc=doc)
+class Instant(Declared["datetime | None"]):
+    """The two options of the instant that ``position`` may be; the field is in UTC.
 
+    It is ``None`` unless the position is AT_TIMESTAMP.
+    """
 
-def _timestamp_format(key: str) -> Option[str]:
-    doc = "The SimpleDateFormat pattern of the timestamp; without a zone it is UTC."
-    key = f"{key}.timestamp.format"
-    return Option(key=key, parser=TimestampPattern(), default=DEFAULT_FORMAT, doc=doc)
+    def __init__(self, position: Option[Any], meaning: str, *, verb: str) -> None:
+        key = f"{position.key}.timestamp"
+        self.position, self._verb = position, verb
+        self.text: Option[str | None] = Option(
+            key=key,
+            parser=Text(accepts=f"a date as {key}.format describes, or epoch seconds"),
+            doc=f"{meaning}: a date in the format below, epoch seconds, or ISO-8601.",
+        )
+        self.format: Option[str] = Option(
+            key=f"{key}.format",
+            parser=Parsed(f"a SimpleDateFormat pattern such as {DEFAULT_FORMAT}", check_pattern),
+            default=DEFAULT_FORMAT,
+            doc="The SimpleDateFormat pattern of the timestamp; without a zone it is UTC.",
+        )
+
+    @property
+    def options(self) -> tuple[Option[Any], ...]:
+        return (self.text, self.format)
+
+    def placed_in(self, section: type[Section]) -> Self:
+        self.text, self.format = self.text.placed_in(section), self.format.placed_in(section)
+        return self
+
+    def read(self, lookup: Lookup) -> datetime | None:
+        is_used = lookup.get(self.position).value == _AT_TIMESTAMP
+        return self._parse(lookup) if is_used else None
+
+    def _parse(self, lookup: Lookup) -> datetime | None:
+        text = lookup.get(self.text)
+        if text is None:
+            return None
+        try:
+            return parse_timestamp(text, pattern=lookup.get(self.format))
+        except InvalidOptionError as error:
+            raise InvalidOptionError(f"{lookup.written_key(self.text)}: {error}") from None
+
+    def problems(self, lookup: Lookup) -> Iterator[ConfigError]:
+        """Yield the problems of an instant, also of one without effect."""
+        position, is_given = self.position, lookup.is_given(self.text)
+        if lookup.get(position).value == _AT_TIMESTAMP and not is_given:
+            yield MissingOptionError(
+                f"{lookup.written_key(position)} is AT_TIMESTAMP: set {self.text.full_key} to a "
+                "date or epoch seconds"
+            )
+        # With a position that was chosen, a timestamp may be a leftover: Flink ignores it too.
+        # Without one, the default would skip what lies between the timestamp and now, or read it.
+        if is_given and not lookup.is_given(position):
+            yield InvalidOptionError(
+                f"{lookup.written_key(self.text)} is given, but nothing says that reading "
+                f"{self._verb} there: set {position.full_key} to AT_TIMESTAMP"
+            )
+        if not lookup.is_refused(self.format):
+            try:
+                self._parse(lookup)
+            except ConfigError as error:
+                yield error
 
 
 class InitialPositionConfig(Section, section="Source"):
     """Where to begin in a stream that has not been read before.
 
-    ``timestamp`` is the instant of AT_TIMESTAMP in UTC, and ``None`` for the other kinds.
     ``shards`` are the positions of single streams and shards, which take precedence.
     """
 
-    verb: ClassVar[str] = "begins"
     position: Option[InitialPosition] = Option(
         key="stream.initpos",
         default=InitialPosition.LATEST,
         doc="Where to begin in a stream that has not been read before.",
     )
-    timestamp_text: ClassVar[Option[str | None]] = _timestamp_text(
-        "stream.initpos", "The instant of AT_TIMESTAMP"
-    )
-    timestamp_format: ClassVar[Option[str]] = _timestamp_format("stream.initpos")
-    timestamp: Derived[datetime | None] = Derived(
-        lambda lookup: _instant(lookup, InitialPositionConfig)
-    )
+    timestamp: Instant = Instant(position, "The instant of AT_TIMESTAMP", verb="begins")
     shards: Option[ScopedPositions] = Option(
         key="stream.initpos.shards",
-        parser=_PositionsParser(),
+        parser=_POSITIONS,
         default=(),
         namespace=Namespace.OURS,
         doc="JSON with positions of single shards, or of streams by name or ARN, that were not "
@@ -176,23 +223,16 @@ class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
     The fields are those of :class:`InitialPositionConfig`.
     """
 
-    verb: ClassVar[str] = "ends"
     position: Option[EndingPosition] = Option(
         key="stream.endpos",
         default=EndingPosition.LATEST,
         doc="Where a batch read (spark.read) ends. LATEST is the instant at which the DataFrame "
         "is loaded. All other readers refuse these options.",
     )
-    timestamp_text: ClassVar[Option[str | None]] = _timestamp_text(
-        "stream.endpos", "The instant of AT_TIMESTAMP, exclusive"
-    )
-    timestamp_format: ClassVar[Option[str]] = _timestamp_format("stream.endpos")
-    timestamp: Derived[datetime | None] = Derived(
-        lambda lookup: _instant(lookup, EndingPositionConfig)
-    )
+    timestamp: Instant = Instant(position, "The instant of AT_TIMESTAMP, exclusive", verb="ends")
     shards: Option[ScopedPositions] = Option(
         key="stream.endpos.shards",
-        parser=_PositionsParser(),
+        parser=_POSITIONS,
         default=(),
         doc="JSON with positions of single shards, or of streams by name or ARN: the records "
         "before them are read. The others end at stream.endpos.",
@@ -219,7 +259,7 @@ POSITION_SECTIONS: Final = (InitialPositionConfig, EndingPositionConfig)
 def position_problems(lookup: Lookup) -> Iterator[ConfigError]:
     """Yield what is wrong with the positions."""
     for section in POSITION_SECTIONS:
-        yield from _instant_problems(lookup, section)
+        yield from section.timestamp.problems(lookup)
     option = EndingPositionConfig.shards
     for scope, end in lookup.get(option):
         if end is not None and end.type is PositionType.TRIM_HORIZON:
@@ -234,52 +274,10 @@ def position_problems(lookup: Lookup) -> Iterator[ConfigError]:
 def unused_instants(lookup: Lookup) -> Iterator[tuple[Option[Any], str]]:
     """Yield the options of instants that have no effect, each with the reason."""
     for section in POSITION_SECTIONS:
-        if (kind := _kind(lookup, section)) is not PositionType.AT_TIMESTAMP:
-            reason = f"{lookup.written_key(section.position)} is {kind.value}"
-            yield section.timestamp_text, reason
-            yield section.timestamp_format, reason
-
-
-def _instant_problems(lookup: Lookup, section: PositionSection) -> Iterator[ConfigError]:
-    """Yield the problems of an instant, also of one without effect."""
-    is_given = lookup.is_given(section.timestamp_text)
-    if _kind(lookup, section) is PositionType.AT_TIMESTAMP and not is_given:
-        yield MissingOptionError(
-            f"{lookup.written_key(section.position)} is AT_TIMESTAMP: set "
-            f"{section.timestamp_text.full_key} to a date or epoch seconds"
-        )
-    # With a position that was chosen, a timestamp may be a leftover: Flink ignores it too.
-    # Without one, the default would skip what lies between the timestamp and now, or read it.
-    if is_given and not lookup.is_given(section.position):
-        yield InvalidOptionError(
-            f"{lookup.written_key(section.timestamp_text)} is given, but nothing says that reading "
-            f"{section.verb} there: set {section.position.full_key} to AT_TIMESTAMP"
-        )
-    if not lookup.is_refused(section.timestamp_format):
-        try:
-            _parse(lookup, section)
-        except ConfigError as error:
-            yield error
-
-
-def _kind(lookup: Lookup, section: PositionSection) -> PositionType:
-    option: Option[Any] = section.position
-    return PositionType(lookup.get(option).value)
-
-
-def _parse(lookup: Lookup, section: PositionSection) -> datetime | None:
-    text = lookup.get(section.timestamp_text)
-    if text is None:
-        return None
-    try:
-        return parse_timestamp(text, pattern=lookup.get(section.timestamp_format))
-    except InvalidOptionError as error:
-        raise InvalidOptionError(f"{lookup.written_key(section.timestamp_text)}: {error}") from None
-
-
-def _instant(lookup: Lookup, section: PositionSection) -> datetime | None:
-    is_instant = _kind(lookup, section) is PositionType.AT_TIMESTAMP
-    return _parse(lookup, section) if is_instant else None
+        position = section.timestamp.position
+        if (kind := lookup.get(position).value) != _AT_TIMESTAMP:
+            reason = f"{lookup.written_key(position)} is {kind}"
+            yield from ((option, reason) for option in section.timestamp.options)
 
 
 PositionParts: TypeAlias = "list[tuple[Option[Any], Scalar]]"
@@ -290,16 +288,13 @@ _DATE: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*"
 def at_timestamp(section: PositionSection, instant: Scalar) -> PositionParts:
     """Return the options for a position at ``instant``."""
     return [
-        (section.position, InitialPosition.AT_TIMESTAMP.value),
-        (section.timestamp_text, instant),
+        (section.position, _AT_TIMESTAMP),
+        (section.timestamp.text, instant),
     ]
 
 
 def parts_of_position(section: PositionSection, value: Scalar) -> PositionParts:
-    """Return the options that one text for a position stands for.
-
-    It is a name, a date, AT_TIMESTAMP with a date, or JSON.
-    """
+    """Return the options for a name, a date, AT_TIMESTAMP with a date, or JSON."""
     text = str(value).strip()
     if text.startswith("{"):
         return _from_json(section, text)
@@ -308,7 +303,7 @@ def parts_of_position(section: PositionSection, value: Scalar) -> PositionParts:
     if name.upper() == "EARLIEST" and section is InitialPositionConfig:
         return [(section.position, InitialPosition.TRIM_HORIZON.value)]
     if name.upper() == "AT_TIMESTAMP" and instant.strip():
-        return [(section.position, name), (section.timestamp_text, instant.strip())]
+        return [(section.position, name), (section.timestamp.text, instant.strip())]
     if re.fullmatch(_DATE, text):
         return at_timestamp(section, text)
     return [(section.position, value)]
@@ -326,5 +321,5 @@ def _from_json(section: PositionSection, text: str) -> PositionParts:
         return [(section.shards, text)]
     parts = at_timestamp(section, document["at_timestamp"])
     if "format" in document:
-        parts.append((section.timestamp_format, document["format"]))
+        parts.append((section.timestamp.format, document["format"]))
     return parts

@@ -88,9 +88,8 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         key="producer.ordering",
         default=Ordering.NONE,
         doc="With key, the records of a partition key are written in the order in which they are "
-        "put: the next one waits until the previous one is acknowledged, but an aggregate "
-        "carries many at once. With none, a record that is retried may be written after later "
-        "ones.",
+        "put: the next one waits until the previous one is acknowledged, but an aggregate carries "
+        "many at once. With none, a retried record may be written after later ones.",
     )
     batch_records: Option[int] = Option(
         key="producer.batch.maxrecords",
@@ -185,6 +184,5 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         ),
         default=RANDOM,
         guarded=":",
-        doc="What chooses the partition key of a record without one: RANDOM, or a Partitioner of "
-        "your own.",
+        doc="What chooses the keys that records lack: RANDOM, or a Partitioner of your own.",
     )

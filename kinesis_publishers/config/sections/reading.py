@@ -39,9 +39,8 @@ class PollingConfig(Section, section="Polling"):
         # A shard iterator is valid for five minutes: a longer pause would let every one expire.
         parser=Duration(below=300_000.0),
         default=200.0,
-        doc="The polling period of a shard at its tip, processing included. Behind the tip, a "
-        "shard is polled again immediately. Without records it is polled less often, down to once "
-        "a second.",
+        doc="The polling period of a shard at its tip, processing included; without records, up "
+        "to a second. Behind the tip, a shard is polled again immediately.",
     )
     limits: Option[ShardLimits] = Option(
         key="shard.limits",
@@ -53,8 +52,7 @@ class PollingConfig(Section, section="Polling"):
     adaptive_reads: Option[bool] = Option(
         key="shard.adaptivereads",
         default=False,
-        doc="Whether the Limit adapts to the average size of a record, so that a shard stays "
-        "within its 2 MiB/s.",
+        doc="Whether the Limit adapts to the size of records, to keep a shard within its 2 MiB/s.",
     )
     encoding: Option[Encoding] = Option(
         key="shard.getrecords.encoding",
@@ -218,8 +216,7 @@ class WatermarkConfig(Section, section="Watermarks"):
         default=ARRIVAL,
         namespace=Namespace.OURS,
         guarded=":",
-        doc="Where the event time of a record comes from: its arrival (ARRIVAL), or a "
-        "WatermarkAssigner of your own.",
+        doc="Where event times come from: arrival (ARRIVAL), or a WatermarkAssigner of your own.",
     )
     disorder_seconds: Option[float] = Option(
         key="watermark.disordermillis",

@@ -123,11 +123,7 @@ class RegistrationConfig(Section, section="Registration"):
     )
 
     def required_name(self) -> str:
-        """Return the name of the stream consumer.
-
-        Raises:
-            MissingOptionError: it is not given, which is found out earlier for EFO alone.
-        """
+        """Return the name of the stream consumer; for EFO alone, rules have required it."""
         if self.consumer_name is None:
             raise MissingOptionError(
                 f"{RegistrationConfig.consumer_name.full_key} is required: the name under which "

@@ -53,11 +53,7 @@ class StreamSelector:
 
 
 def selected_streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
-    """Return the streams to read, empty if none are given.
-
-    Raises:
-        InvalidOptionError: says of every entry what is wrong with it.
-    """
+    """Return the streams, if any; an ``InvalidOptionError`` says of every entry what is wrong."""
     streams: list[StreamSelector] = []
     problems: list[str] = []
     text = lookup.get(StreamsConfig.names)
@@ -94,11 +90,7 @@ def _streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
 
 
 class StreamsConfig(Section, section="Source", namespace=Namespace.OURS):
-    """The streams to read: at least one, each name once, in the order of the configuration.
-
-    ``from_properties`` raises ``MissingOptionError`` for properties that were parsed as incomplete
-    and name no stream.
-    """
+    """The streams to read: at least one, each name once, in the order of the configuration."""
 
     names: ClassVar[Option[str | None]] = Option(
         key="streams",
@@ -132,10 +124,7 @@ class OnInvalidAggregate(Enum):
 
 
 class SourceConfig(Section, section="Source"):
-    """How aggregates and lost data are treated.
-
-    The class of the publisher is found by the assembly, from the option.
-    """
+    """How aggregates and lost data are treated."""
 
     record_publisher: ClassVar[Option[str]] = Option(
         key="stream.recordpublisher",
@@ -172,11 +161,7 @@ class SourceConfig(Section, section="Source"):
 
     @classmethod
     def from_properties(cls, properties: Lookup) -> SourceConfig:
-        """Read the choices.
-
-        Raises:
-            InvalidOptionError: an invalid aggregate is for a dead letter: there is none here.
-        """
+        """Read the choices; refuse to put an invalid aggregate aside, where there is no place."""
         config = super().from_properties(properties)
         if config.on_invalid_aggregate is OnInvalidAggregate.DEAD_LETTER:
             raise InvalidOptionError(
