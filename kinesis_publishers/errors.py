@@ -46,12 +46,9 @@ class UnknownOptionError(ConfigError):
 
 
 class ConfigErrors(ConfigError):
-    """All problems of a configuration, in one message.
+    """All problems of a configuration, in one message, and one by one in ``problems``.
 
     What to do: correct every problem in the list.
-
-    Attributes:
-        problems: the single errors, in the order in which they were found.
     """
 
     def __init__(self, problems: Sequence[ConfigError]) -> None:
@@ -288,8 +285,8 @@ class StaleCheckpointError(CheckpointError):
 class ReaderReplacedError(StaleCheckpointError):
     """Another reader of the application has started and taken over; this one has stopped.
 
-    What to do: nothing. No record is lost: the other reader continues from the last checkpoint. If
-    a supervisor restarts this one, it waits as long as the other one runs.
+    What to do: nothing: the other reader continues from the last checkpoint. If a supervisor
+    restarts this one, it waits as long as the other one runs.
     """
 
 

@@ -24,10 +24,7 @@ FORKED: Final = "%s was opened before this process was forked: open one in each 
 
 
 class OwnProcess:
-    """The process that opened something: a fork has neither its loop nor its connections.
-
-    In a later fork of that process, ``is_left`` is set.
-    """
+    """The process that opened something; a fork, with ``is_left``, has no loop or connections."""
 
     def __init__(self) -> None:
         self.is_left = False

@@ -54,18 +54,11 @@ class ShardAssigner:
 
 
 class SharedReading:
-    """The optional methods of an assigner, in addition to ``ShardAssigner``; these do nothing.
-
-    All are called from the event loop, and none may block.
-    """
+    """The optional methods of a ``ShardAssigner``, called like the others; these do nothing."""
 
     @classmethod
     def of(cls, assigner: ShardAssigner) -> SharedReading:
-        """Return the methods that ``assigner`` has.
-
-        Raises:
-            PluginLoadError: one of them does not fit.
-        """
+        """Return the methods that ``assigner`` has, which must fit."""
         return with_overrides(cls(), assigner)
 
     def known_progress(self) -> Mapping[ShardKey, ShardProgress]:

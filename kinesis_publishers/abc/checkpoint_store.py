@@ -73,7 +73,7 @@ class CheckpointStore(ABC):
     async def close(self) -> None:
         """Release what :meth:`open` took, even if it has failed; nothing is written afterwards.
 
-        A later call of :meth:`load`, :meth:`save` or :meth:`remove` raises ``ClosedError``.
+        While the store is not open, the other calls raise ``ClosedError``.
         """
 
     @abstractmethod
@@ -82,7 +82,6 @@ class CheckpointStore(ABC):
 
         Raises:
             CheckpointError: one of them cannot be decoded.
-            ClosedError: the store is not open.
         """
 
     @abstractmethod
@@ -96,7 +95,6 @@ class CheckpointStore(ABC):
         Raises:
             StaleCheckpointError: a shard has another version than the expected one.
             RetriesExhaustedError: the storage was unavailable or busy for too long.
-            ClosedError: the store is not open.
         """
 
     @abstractmethod
@@ -107,7 +105,6 @@ class CheckpointStore(ABC):
 
         Raises:
             StaleCheckpointError: a shard has another version than the expected one.
-            ClosedError: the store is not open.
         """
 
     async def __aenter__(self) -> Self:

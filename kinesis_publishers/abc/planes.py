@@ -100,7 +100,7 @@ class ShardSubscription(ABC):
     async def wait_for_event(self) -> int | None:
         """Wait until an event begins to arrive, and return the maximum size of its payloads.
 
-        Room of so many bytes can then be made before :meth:`receive`. ``None`` means that the
+        Room for them, in bytes, can then be made before :meth:`receive`. ``None`` means that the
         service has ended the subscription.
         """
 

@@ -112,9 +112,6 @@ def with_region(properties: Properties) -> Properties:
     """Return ``properties`` with the region that applies: theirs, the streams', or this machine's.
 
     Other processes, which may have another environment, then read the same region.
-
-    Raises:
-        MissingOptionError: nothing names a region.
     """
     aws = AwsConfig.from_properties(properties)
 

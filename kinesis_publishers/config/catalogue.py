@@ -177,10 +177,7 @@ def nearest_key(key: str, *, more: tuple[str, ...] = ()) -> str | None:
 def name_with_ending(
     key: str, candidates: Mapping[str, str], *, separator: str = "."
 ) -> str | None:
-    """Return those of the ``candidates``, by full key, that end like ``key``.
-
-    People remember the last part.
-    """
+    """Return the ``candidates``, by full key, that end like ``key``, as people remember it."""
     by_ending: dict[str, list[str]] = {}
     for name in dict.fromkeys(candidates.values()):
         parts = name.lower().split(separator)

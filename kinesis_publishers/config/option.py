@@ -316,8 +316,8 @@ class Section:
     def from_properties(cls, properties: Lookup) -> Self:
         """Read the options of this section."""
         names = fields_dict(cls)  # type: ignore[arg-type]
-        declared = {name: one for name, one in cls.declarations.items() if name in names}
-        return cls(**{name: one.read(properties) for name, one in declared.items()})
+        declared = ((name, one) for name, one in cls.declarations.items() if name in names)
+        return cls(**{name: one.read(properties) for name, one in declared})
 
 
 def _field_of(declared: Declared[Any]) -> Any:

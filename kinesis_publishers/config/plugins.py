@@ -17,9 +17,7 @@ _T = TypeVar("_T")
 
 
 def load_plugin(option: Option[Any], name: str, base: type[_T]) -> type[_T]:
-    """Return the class that ``name`` means to ``option``, whose parser knows the built-in ones.
-
-    ``name`` is that of a built-in class, ``module:Class``, or an entry point.
+    """Return what ``name`` means to ``option``: a built-in class, ``module:Class``, an entry point.
 
     Raises:
         PluginLoadError: no package, or more than one, announces the entry point; or as for
@@ -121,9 +119,6 @@ def check_fit(found: type, base: type, *, reference: str) -> None:
 
     An async method that is never awaited would do nothing, and the reverse would fail only when it
     is called. For any other mismatch, Python's own error is clear enough.
-
-    Raises:
-        PluginLoadError: says what ``found`` lacks, or which methods are async or not.
     """
     if not issubclass(found, base):
         raise PluginLoadError(f"{reference} does not extend {base.__module__}.{base.__qualname__}")

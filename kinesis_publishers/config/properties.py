@@ -36,8 +36,7 @@ T = TypeVar("T")
 class Properties(Lookup):
     """The user's configuration, checked as a whole.
 
-    Made by :meth:`parse`, :meth:`from_file`, :meth:`from_text` or :meth:`from_spark_options`. Two
-    are equal if they mean the same. They can be pickled for other processes. The ``repr`` masks
+    Two are equal if they mean the same. They can be pickled for other processes. The ``repr`` masks
     secrets.
     """
 
@@ -149,7 +148,6 @@ class Properties(Lookup):
 
         Raises:
             ConfigErrors: lists every unknown key, bad value and missing option.
-            PluginLoadError: an option is not one of a custom key.
         """
         unread = {key: one for key, one in self._entries.items() if key.startswith(CUSTOM_PREFIX)}
         others = {key: one for key, one in self._entries.items() if key not in unread}

@@ -123,11 +123,7 @@ class RecoverableErrors:
 
     @classmethod
     def parse(cls, names: Iterable[str | None]) -> RecoverableErrors:
-        """Resolve ``names``: a dotted name is an exception, any other is an error code.
-
-        Raises:
-            InvalidOptionError: a dotted name cannot be imported, or is not an exception.
-        """
+        """Resolve ``names``: a dotted name must be an exception, any other is an error code."""
         found = {name: _load(name) if "." in name else _builtin(name) for name in names if name}
         return cls(
             codes=frozenset(name for name, exception in found.items() if exception is None),

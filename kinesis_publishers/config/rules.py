@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from attrs import frozen
@@ -55,6 +55,7 @@ from kinesis_publishers.config.sections.source import (
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
 from kinesis_publishers.model.sources import consumer_name_of, stream_arn_of, stream_name_of
 
+_Streams: TypeAlias = Sequence[StreamSelector]
 _TABLE: Final = DynamoDbCheckpointConfig
 _CAPACITY: Final = (_TABLE.read_capacity, _TABLE.write_capacity)
 # An option, its required value, and the options that have no effect otherwise.
@@ -92,7 +93,7 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
     ]
 
 
-def _regions_of_streams(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
+def _regions_of_streams(lookup: Lookup, streams: _Streams) -> Iterator[ConfigError]:
     regions = sorted({stream.region for stream in streams if stream.region})
     if len(regions) > 1 and not lookup.is_given(AwsConfig.region):
         yield InvalidOptionError(
@@ -101,7 +102,7 @@ def _regions_of_streams(lookup: Lookup, streams: Sequence[StreamSelector]) -> It
         )
 
 
-def _other_regions(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
+def _other_regions(lookup: Lookup, streams: _Streams) -> Iterator[ConfigError]:
     region = lookup.get(AwsConfig.region)
     # An emulator accepts any region.
     if not region or lookup.get(AwsConfig.endpoint_url):
@@ -128,9 +129,7 @@ def _limits_of_aws(lookup: Lookup) -> Iterator[ConfigError]:
         )
 
 
-def _positions_of_streams(
-    lookup: Lookup, streams: Sequence[StreamSelector]
-) -> Iterator[ConfigError]:
+def _positions_of_streams(lookup: Lookup, streams: _Streams) -> Iterator[ConfigError]:
     configured = {name for one in streams for name in (one.name, one.arn)}
     for section in POSITION_SECTIONS:
         key = lookup.written_key(section.shards)
@@ -148,7 +147,7 @@ def _positions_of_streams(
                 )
 
 
-def _fan_out_problems(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
+def _fan_out_problems(lookup: Lookup, streams: _Streams) -> Iterator[ConfigError]:
     publisher = built_in_publisher(lookup)
     if publisher is None or not publisher.needs_registration:
         return
@@ -202,9 +201,7 @@ def _contradictions_of_consumer(lookup: Lookup, stream: StreamSelector) -> Itera
         )
 
 
-def _missing_consumer_arns(
-    lookup: Lookup, streams: Sequence[StreamSelector]
-) -> Iterator[ConfigError]:
+def _missing_consumer_arns(lookup: Lookup, streams: _Streams) -> Iterator[ConfigError]:
     family = RegistrationConfig.consumer_arn
     missing = [
         family.of(stream.name).full_key
@@ -242,9 +239,7 @@ def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
             )
 
 
-def _assignment_problems(
-    lookup: Lookup, streams: Sequence[StreamSelector]
-) -> Iterator[ConfigError]:
+def _assignment_problems(lookup: Lookup, streams: _Streams) -> Iterator[ConfigError]:
     """Yield the contradictions about which shards are read."""
     assigner, shards = AssignmentConfig.written_assigner, AssignmentConfig.written_shards
     names = {stream.name for stream in streams}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from types import MappingProxyType
 from typing import Final
@@ -106,8 +107,11 @@ def parse_timestamp(text: str, *, pattern: str = DEFAULT_FORMAT) -> datetime:
         except (ValueError, OverflowError, OSError):
             continue
     hint = ""
-    if without_zone := _iso_without_zone(text.strip()):
-        hint = f" (it has no time zone: write {without_zone + 'Z'!r} for UTC, or an offset)"
+    with suppress(ValueError):
+        parsed = datetime.fromisoformat(text.strip())
+        if parsed.tzinfo is None:
+            full = f"{parsed.isoformat()}Z"
+            hint = f" (it has no time zone: write {full!r} for UTC, or an offset)"
     if re.fullmatch(r"[0-9]{13}", text.strip()):
         hint = f" (that looks like milliseconds: give {int(text) / 1000:.3f})"
     raise InvalidOptionError(
@@ -130,15 +134,6 @@ def _parse_iso(text: str) -> datetime:
     if parsed.tzinfo is None:
         raise ValueError("no time zone")
     return parsed.astimezone(UTC)
-
-
-def _iso_without_zone(text: str) -> str | None:
-    """Return an ISO-8601 time that lacks only a zone, in full."""
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return None if parsed.tzinfo else parsed.isoformat()
 
 
 def _field(letter: str, count: int, following: str | None) -> tuple[str, str]:

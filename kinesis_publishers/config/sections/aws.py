@@ -129,12 +129,23 @@ class CredentialsConfig(Section, section="AWS"):
     properties: Lookup | None = field(default=None, repr=False)
 
     @classmethod
-    def from_properties(cls, properties: Lookup, *, depth: int = 0) -> CredentialsConfig:
-        """Read the provider, ``depth`` role providers further in.
+    def from_properties(
+        cls, properties: Lookup, *, depth: int = 0, provider: CredentialsProvider | None = None
+    ) -> CredentialsConfig:
+        """Read ``provider``, by default the one that applies ``depth`` role providers further in.
 
         At depth 0 it is ``aws.credentials.provider``, at depth 1 that of ``.role.provider``.
         """
-        return _of_provider(_effective_provider(properties, depth), properties, depth)
+        provider = provider or _effective_provider(properties, depth)
+        values: dict[str, Any] = {
+            name: properties.get(nested_option(getattr(cls, name), depth))
+            for name in _FIELDS.get(provider, ())
+        }
+        if provider is CredentialsProvider.CUSTOM:
+            values["properties"] = properties
+        elif provider is CredentialsProvider.ASSUME_ROLE:
+            values["source"] = _source_of_role(properties, depth)
+        return cls(provider=provider, **values)
 
 
 _BASIC: Final = (CredentialsConfig.access_key_id, CredentialsConfig.secret_key)
@@ -187,19 +198,9 @@ def _source_of_role(properties: Lookup, depth: int) -> CredentialsConfig:
     basic = [nested_option(option, depth) for option in _BASIC]
     if any(map(properties.is_given, inner)) or not all(map(properties.is_given, basic)):
         return CredentialsConfig.from_properties(properties, depth=depth + 1)
-    return _of_provider(CredentialsProvider.BASIC, properties, depth)
-
-
-def _of_provider(provider: CredentialsProvider, lookup: Lookup, depth: int) -> CredentialsConfig:
-    values: dict[str, Any] = {
-        name: lookup.get(nested_option(getattr(CredentialsConfig, name), depth))
-        for name in _FIELDS.get(provider, ())
-    }
-    if provider is CredentialsProvider.CUSTOM:
-        values["properties"] = lookup
-    elif provider is CredentialsProvider.ASSUME_ROLE:
-        values["source"] = _source_of_role(lookup, depth)
-    return CredentialsConfig(provider=provider, **values)
+    return CredentialsConfig.from_properties(
+        properties, depth=depth, provider=CredentialsProvider.BASIC
+    )
 
 
 def credential_problems(lookup: Lookup, depth: int = 0) -> Iterator[ConfigError]:
@@ -219,11 +220,7 @@ def credential_problems(lookup: Lookup, depth: int = 0) -> Iterator[ConfigError]
 
 
 class AwsConfig(Section, section="AWS"):
-    """The endpoint and region of Kinesis, and the credentials for it.
-
-    Without a region, :func:`resolve_region` finds one. Without an endpoint, AWS's own is used.
-    Without CA certificates, botocore chooses them.
-    """
+    """The endpoint and region of Kinesis, and the credentials for it."""
 
     region: Option[str | None] = Option(
         key="aws.region",

@@ -30,7 +30,6 @@ _STORES: Final = {
     "redis": "kinesis_publishers.checkpoints.redis:RedisCheckpointStore",
 }
 
-_DEFAULT_FILE: Final = "kinesis-publishers/checkpoints.sqlite3"
 # An @ or a slash in a password would let a driver take a part of it for the host.
 _SERVER: Final = (
     r"://(?:[^/?#@\s\[\]]*@)?(?:\[[^\]\s]+\]|[^/?#@:\s]*)(?::[0-9]{1,5})?(?:[/?][^@]*)?"
@@ -80,7 +79,8 @@ def _sqlite_path(lookup: Lookup) -> Path:
     written, state = lookup.get(option), os.environ.get("XDG_STATE_HOME", "")
     if written is None:
         # A relative path in it must be ignored (XDG Base Directory Specification).
-        written = os.path.join(state if os.path.isabs(state) else "~/.local/state", _DEFAULT_FILE)
+        folder = state if os.path.isabs(state) else "~/.local/state"
+        written = f"{folder}/kinesis-publishers/checkpoints.sqlite3"
     try:
         return Path(written).expanduser()
     except RuntimeError as error:

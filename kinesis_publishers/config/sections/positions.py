@@ -185,10 +185,7 @@ class Instant(Declared["datetime | None"]):
 
 
 class InitialPositionConfig(Section, section="Source"):
-    """Where to begin in a stream that has not been read before.
-
-    ``shards`` are the positions of single streams and shards, which take precedence.
-    """
+    """Where to begin in a stream that has not been read before."""
 
     position: Option[InitialPosition] = Option(
         key="stream.initpos",
@@ -218,10 +215,7 @@ class InitialPositionConfig(Section, section="Source"):
 
 
 class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
-    """Where a batch read ends: before which position the last record stands.
-
-    The fields are those of :class:`InitialPositionConfig`.
-    """
+    """Where a batch read ends: before which position the last record stands."""
 
     position: Option[EndingPosition] = Option(
         key="stream.endpos",

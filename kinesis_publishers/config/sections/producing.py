@@ -6,13 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
-from kinesis_publishers.config.parsers import (
-    DecimalNumber,
-    Duration,
-    PluginName,
-    Size,
-    WholeNumber,
-)
+from kinesis_publishers.config.parsers import DecimalNumber, Duration, PluginName, Size, WholeNumber
 
 if TYPE_CHECKING:
     from kinesis_publishers.retry import RetryPolicy

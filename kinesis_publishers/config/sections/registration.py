@@ -53,10 +53,7 @@ def _consumer_arns(lookup: Lookup) -> Mapping[str, str]:
 
 
 class RegistrationConfig(Section, section="Registration"):
-    """Who registers the stream consumers of enhanced fan-out, and who removes them.
-
-    ``consumer_arns`` are the ARNs that are given, by the name of the stream.
-    """
+    """Who registers the stream consumers of enhanced fan-out, and who removes them."""
 
     consumer_name: Option[str | None] = Option(
         key="stream.efo.consumername",
