@@ -42,16 +42,17 @@ _LISTING_SECONDS = 60.0
 
 
 class CallingControlPlane(ControlPlane):
-    """Composes the calls of the control plane and reads their answers; a subclass sends them."""
+    """Composes the calls of the control plane and reads their answers; a subclass sends them.
+
+    Attributes:
+        calls_aws: whether the calls so far went to AWS's own hosts, not to an emulator.
+    """
+
+    calls_aws = False
 
     def __init__(self) -> None:
         # By listing: its first request, the items read so far, the refused request, and its start.
         self._unfinished: dict[str, tuple[Any, list[Any], dict[str, Any], float]] = {}
-
-    @property
-    def calls_aws(self) -> bool:
-        """Whether the calls so far went to AWS's own hosts, not to an emulator."""
-        return False
 
     @abstractmethod
     async def ask(
@@ -198,10 +199,6 @@ class Boto3ControlPlane(CallingControlPlane):
         if self._client is not None:
             self._client.close()
 
-    @property
-    def calls_aws(self) -> bool:
-        return self._client is not None and is_of_aws(self._client)
-
     async def load(self) -> None:
         """Load now what calls need, in a process whose files may disappear later."""
         await asyncio.get_running_loop().run_in_executor(self._executor, self._opened)
@@ -229,20 +226,19 @@ class Boto3ControlPlane(CallingControlPlane):
     def _opened(self) -> Any:
         # Building a client reads files and parses the service model: not on the event loop.
         with self._opening, mapped_errors("CreateClient", "Kinesis"):
-            self._client = self._client or self._create_client()
+            if self._client is None:
+                address = ServiceAddress(
+                    endpoint_url=self._config.endpoint_url,
+                    # A wrong endpoint shows at the first call, and should show soon.
+                    connect_timeout_seconds=3.0,
+                    max_connections=_THREADS,
+                )
+                client = open_client(self._config, address)
+                name_streams_if_asked(client.meta.events)
+                watch_clock(client, self._clock)
+                self.calls_aws = is_of_aws(client)
+                self._client = client
             return self._client
-
-    def _create_client(self) -> Any:
-        address = ServiceAddress(
-            endpoint_url=self._config.endpoint_url,
-            # A wrong endpoint shows at the first call, and should show soon.
-            connect_timeout_seconds=3.0,
-            max_connections=_THREADS,
-        )
-        client = open_client(self._config, address)
-        name_streams_if_asked(client.meta.events)
-        watch_clock(client, self._clock)
-        return client
 
 
 def _optional(answer: dict[str, Any], name: str) -> str | None:
