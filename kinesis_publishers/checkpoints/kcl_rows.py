@@ -22,11 +22,7 @@ from kinesis_publishers.checkpoints.dynamodb_table import (
     update_of,
     values_of,
 )
-from kinesis_publishers.checkpoints.stored_form import (
-    fields_of,
-    lease_of_fields,
-    progress_of,
-)
+from kinesis_publishers.checkpoints.stored_form import fields_of, lease_of_fields, progress_of
 from kinesis_publishers.checkpoints.versions import Attempt
 from kinesis_publishers.model import (
     Checkpoint,

@@ -44,8 +44,8 @@ _PREFIX_KEY: Final = RedisCheckpointConfig.prefix.full_key
 # A slower heartbeat would not keep a lease.
 _CALL_SECONDS: Final = 10.0
 
-# Of each field: its name, what it must be, and what it becomes. An empty text stands for no field.
-# The server does nothing else meanwhile: half a millisecond for 500 fields.
+# For each field: its name, expected value and new value. An empty text stands for no field. The
+# server does nothing else meanwhile: half a millisecond for 500 fields.
 _REPLACE: Final = """\
 local others = {}
 for i = 1, #ARGV, 3 do
@@ -67,7 +67,7 @@ _ERRORS: Final = (RedisError, RedisClusterException, OSError, TypeError, ValueEr
 _MEANINGS: Final[tuple[Meaning, ...]] = (
     ("AuthenticationError", AccessDeniedError, f"check user and password in {_URL_KEY}"),
     (
-        # The last is what redis-py makes of a refused CLUSTER SLOTS.
+        # redis-py raises the last for a refused CLUSTER SLOTS.
         "permission|user executing the script|Cluster mode is not enabled",
         AccessDeniedError,
         (
@@ -91,18 +91,18 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
         "its memory is full: raise maxmemory, or remove other keys",
     ),
     (
-        # Also while it loads its files, and of a certificate that is refused.
+        # Also while the server loads its files, and for a refused certificate.
         " (ConnectionError|TimeoutError|RedisClusterException|OSError) ",
         ConnectionFailedError,
         f"check that the server is up, and {_URL_KEY}",
     ),
     (
-        # No quorum of a cluster, a slot that moves; a script or a failing disk that it waits for.
+        # A cluster without a quorum, a slot that moves; a script that runs, or a failing disk.
         "(?i)clusterdown|tryagain|masterdown|busy|misconf|noreplicas",
         ResourceInUseError,
         "it takes no writes for now",
     ),
-    # Of redis-py, which gets all parameters of the URL.
+    # From redis-py, which gets all parameters of the URL.
     ("TypeError|ValueError", InvalidOptionError, f"remove or correct the parameter in {_URL_KEY}"),
     ("", CheckpointError, f"check {_URL_KEY}, and the log of the server"),
 )
@@ -206,7 +206,7 @@ class RedisCheckpointStore(VersionedStore):
     async def _call(self, call: Callable[[], Awaitable[_T]]) -> _T:
         async def attempt() -> _T:
             try:
-                # A worker that is asked to stop would continue, with its leases.
+                # Otherwise a worker that is asked to stop would continue, with its leases.
                 return await cancellable(call)
             except _ERRORS as error:
                 code = getattr(error, "status_code", None)
@@ -219,7 +219,7 @@ def _client_of(kind: type[Redis | RedisCluster], url: str) -> Any:
     return kind.from_url(
         url,
         decode_responses=True,
-        # Repeating is up to the policy of the context.
+        # The policy of the context repeats calls.
         retry=Retry(NoBackoff(), 0),
         socket_timeout=_CALL_SECONDS,
         socket_connect_timeout=_CALL_SECONDS,

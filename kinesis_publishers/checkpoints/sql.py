@@ -86,10 +86,9 @@ async def _rows(
 class SqlCheckpointStore(VersionedStore):
     """Keeps checkpoints as rows of a table, one per shard, which applications may share.
 
-    A batch is one transaction per 500 rows: it locks the rows in the order of their keys, so that
-    no two writers wait for each other, and writes those that still have the expected version. Rows
-    that do not exist cannot be locked: if another writer creates one at the same time, the
-    transaction begins again, and finds it.
+    A batch is one transaction per 500 rows. It locks rows in the order of their keys, so that no
+    two writers wait for each other, and writes those that still have the expected version. Missing
+    rows cannot be locked: if another writer creates one meanwhile, the transaction is repeated.
     """
 
     def __init__(self, context: CheckpointStoreContext, config: SqlCheckpointConfig) -> None:
@@ -169,7 +168,7 @@ class SqlCheckpointStore(VersionedStore):
         self, connection: AsyncConnection, shards: Sequence[ShardKey]
     ) -> dict[ShardKey, dict[str, Any]]:
         columns = self._table.c
-        # Not pairs of both columns: for those, some servers look at every row, and lock it.
+        # Not pairs of both columns: for those, some servers examine and lock every row.
         wanted = sa.or_(
             *(
                 (columns.stream_arn == arn) & columns.shard_id.in_([one.shard_id for one in group])

@@ -60,7 +60,7 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
         "others use it",
     ),
     (
-        # A standby before it is promoted, or a primary that was one.
+        # A standby before its promotion, or a former primary.
         "^(25006|1290|1792|1836)",
         InternalServiceError,
         f"the server takes no writes: after a failover that passes; name the primary in {_URL_KEY}",
@@ -96,7 +96,7 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
         CheckpointError,
         f"it is not a table of checkpoints: set {_TABLE_KEY} to another",
     ),
-    # Of the driver, which gets all parameters of the URL.
+    # From the driver, which gets all parameters of the URL.
     ("TypeError|ValueError", InvalidOptionError, f"remove or correct the parameter in {_URL_KEY}"),
     ("", CheckpointError, f"check {_URL_KEY}, and the log of the server"),
 )
@@ -112,7 +112,7 @@ def engine_of(text: str) -> AsyncEngine:
     url = sa.make_url(text)
     driver, extra = _DRIVERS[url.drivername]
     if extra == "postgres" and (mode := url.query.get("sslmode")) is not None:
-        # As libpq, and so everybody else, calls it.
+        # The name that libpq, and so everybody else, uses.
         url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
     try:
         engine = create_async_engine(

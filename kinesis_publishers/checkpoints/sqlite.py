@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from attrs import asdict, frozen
+from attrs import asdict
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
@@ -63,7 +63,7 @@ _DELETE: Final = f"DELETE {_OF_SHARD}"
 _LOCK_SECONDS: Final = 1.0
 
 _MEANINGS: Final = (
-    # The latter is a race for the lock that has lasted.
+    # PROTOCOL is a race for the lock that has lasted too long.
     ("SQLITE_(BUSY|LOCKED|PROTOCOL)", ResourceInUseError, "another process has locked it"),
     ("SQLITE_(FULL|IOERR|NOMEM)", InternalServiceError, "see to its disk, and make room there"),
     (
@@ -79,83 +79,76 @@ _MEANINGS: Final = (
 )
 
 
-@frozen
-class SqliteFile:
-    """A database of checkpoints in a file."""
+def _create(path: Path) -> None:
+    """Create the file, its directory and its schema where they are missing.
 
-    path: Path
+    Raises:
+        CheckpointError: the file is something else, or a newer version wrote it.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(
+            f"The directory of the checkpoints, {path.parent}, cannot be made ({error}): set "
+            "kinesis.checkpoint.sqlite.path to a place that can be written."
+        ) from error
+    with suppress(OSError):
+        # Not opened if it is there: closing it would drop the locks that this process has.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    if path.is_symlink():
+        raise CheckpointError(
+            f"{path} is a symbolic link, which is not followed: set "
+            f"kinesis.checkpoint.sqlite.path to the file itself, {path.resolve()}."
+        )
+    with _transaction(path) as connection:
+        _provide_schema(path, connection)
 
-    def __str__(self) -> str:
-        return str(self.path)
 
-    def create(self) -> None:
-        """Create the file, its directory and its schema where they are missing.
+def _provide_schema(path: Path, connection: sqlite3.Connection) -> None:
+    application_id, version, tables = connection.execute(_LOOK).fetchone()
+    if application_id == version == tables == 0:
+        connection.execute(_SCHEMA)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+    elif application_id != _APPLICATION_ID:
+        raise CheckpointError(
+            f"{path} is a database of another program, not of checkpoints: set "
+            "kinesis.checkpoint.sqlite.path to another file."
+        )
+    elif version not in {_SCHEMA_VERSION, _WITH_LEASES}:
+        raise CheckpointError(
+            f"{path} has checkpoints in version {version} of the schema, but this version "
+            f"of kinesis-publishers reads versions {_SCHEMA_VERSION} and {_WITH_LEASES}: "
+            "install the version that wrote them, or a newer one."
+        )
 
-        Raises:
-            CheckpointError: the file is something else, or a newer version wrote it.
-        """
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise CheckpointError(
-                f"The directory of the checkpoints, {self.path.parent}, cannot be made ({error}): "
-                "set kinesis.checkpoint.sqlite.path to a place that can be written."
-            ) from error
-        with suppress(OSError):
-            # Not opened if it is there: closing it would drop the locks that this process has.
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        if self.path.is_symlink():
-            raise CheckpointError(
-                f"{self} is a symbolic link, which is not followed: set "
-                f"kinesis.checkpoint.sqlite.path to the file itself, {self.path.resolve()}."
-            )
-        with self.transaction() as connection:
-            self._provide_schema(connection)
 
-    def _provide_schema(self, connection: sqlite3.Connection) -> None:
-        application_id, version, tables = connection.execute(_LOOK).fetchone()
-        if application_id == version == tables == 0:
-            connection.execute(_SCHEMA)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
-        elif application_id != _APPLICATION_ID:
-            raise CheckpointError(
-                f"{self} is a database of another program, not of checkpoints: set "
-                "kinesis.checkpoint.sqlite.path to another file."
-            )
-        elif version not in {_SCHEMA_VERSION, _WITH_LEASES}:
-            raise CheckpointError(
-                f"{self} has checkpoints in version {version} of the schema, but this version "
-                f"of kinesis-publishers reads versions {_SCHEMA_VERSION} and {_WITH_LEASES}: "
-                "install the version that wrote them, or a newer one."
-            )
+@contextmanager
+def _transaction(path: Path) -> Iterator[sqlite3.Connection]:
+    """Yield a connection inside of a transaction that holds the lock for writing.
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection inside of a transaction that holds the lock for writing.
+    Every transaction has its own connection, which takes a fraction of a millisecond: threads and
+    forked processes share nothing. The file is not made again: if it is removed while in use, its
+    checkpoints are gone.
 
-        Every transaction has its own connection, which takes a fraction of a millisecond: threads
-        and forked processes share nothing. The file is not made again: if it is removed while in
-        use, its checkpoints are gone.
-
-        Raises:
-            ResourceInUseError: another process holds the lock; the call may be repeated.
-            CheckpointError: the file cannot be used.
-        """
-        uri = f"{self.path.absolute().as_uri()}?mode=rw"
-        connect = partial(sqlite3.connect, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
-        try:
-            # The inner one commits, or rolls back after an error.
-            with closing(connect(uri)) as connection, connection:
-                connection.row_factory = sqlite3.Row
-                # A written checkpoint survives a power failure.
-                connection.execute("PRAGMA synchronous = EXTRA")
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-        except sqlite3.Error as error:
-            # Errors of the module sqlite3 itself have no code.
-            code = getattr(error, "sqlite_errorname", None)
-            raise failure_of(self, error, code, _MEANINGS) from error
+    Raises:
+        ResourceInUseError: another process holds the lock; the call may be repeated.
+        CheckpointError: the file cannot be used.
+    """
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    connect = partial(sqlite3.connect, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
+    try:
+        # The inner one commits, or rolls back after an error.
+        with closing(connect(uri)) as connection, connection:
+            connection.row_factory = sqlite3.Row
+            # A written checkpoint survives a power failure.
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+    except sqlite3.Error as error:
+        # Errors of the module sqlite3 itself have no code.
+        code = getattr(error, "sqlite_errorname", None)
+        raise failure_of(path, error, code, _MEANINGS) from error
 
 
 class SqliteCheckpointStore(VersionedStore):
@@ -170,7 +163,7 @@ class SqliteCheckpointStore(VersionedStore):
 
     def __init__(self, context: CheckpointStoreContext, path: Path) -> None:
         super().__init__(context)
-        self._file = SqliteFile(path)
+        self._path = path
         # One thread: a transaction whose caller was cancelled is over before the next one begins.
         self._executor: ThreadPoolExecutor | None = None
 
@@ -179,12 +172,12 @@ class SqliteCheckpointStore(VersionedStore):
         return cls(context, SqliteCheckpointConfig.from_properties(properties).path)
 
     def __str__(self) -> str:
-        return str(self._file)
+        return str(self._path)
 
     async def open(self) -> None:
         await super().open()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kinesis-checkpoints")
-        await self._call(self._file.create)
+        await self._call(lambda: _create(self._path))
 
     async def close(self) -> None:
         await super().close()
@@ -203,7 +196,7 @@ class SqliteCheckpointStore(VersionedStore):
         return await self._calls.make(lambda: run(self._executor, work))
 
     def _load(self) -> dict[ShardKey, StoredCheckpoint]:
-        with self._file.transaction() as connection:
+        with _transaction(self._path) as connection:
             rows = connection.execute(_SELECT, [self._context.application]).fetchall()
         found = {ShardKey(row["stream_arn"], row["shard_id"]): dict(row) for row in rows}
         return {key: stored_from_fields(key, row, where=self) for key, row in found.items()}
@@ -211,7 +204,7 @@ class SqliteCheckpointStore(VersionedStore):
     def _transact(self, changes: Sequence[Change]) -> list[Refusal]:
         now = self._context.clock.now()
         refusals = []
-        with self._file.transaction() as connection:
+        with _transaction(self._path) as connection:
             if any(one and one.lease for _, one in changes):
                 _provide_leases(connection)
             for attempt, checkpoint in changes:

@@ -26,13 +26,7 @@ from kinesis_publishers.events import (
     RecordsSkipped,
     ignore_event,
 )
-from kinesis_publishers.model import (
-    RecordBatch,
-    SequenceNumber,
-    Shard,
-    ShardKey,
-    StartingPosition,
-)
+from kinesis_publishers.model import RecordBatch, SequenceNumber, Shard, ShardKey, StartingPosition
 from kinesis_publishers.tasks import cancelled_from_outside_only
 
 _LOGGER = logging.getLogger(__name__)

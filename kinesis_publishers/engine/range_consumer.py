@@ -28,8 +28,8 @@ from kinesis_publishers.model import (
     resume_after,
 )
 
-# The planner of the range has seen the record at its end. Another reader may be answered from a
-# copy of the shard that lacks it still: only a tip that lasts without it proves that it is gone.
+# The planner of the range has seen the record at its end. A copy of the shard may still lack it:
+# only a tip that lasts without it proves that it is gone.
 _TIP_SECONDS = 1.0
 
 

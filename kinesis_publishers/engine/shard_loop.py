@@ -8,11 +8,7 @@ from typing import Protocol
 
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.config.plugins import check_fit
-from kinesis_publishers.engine.consumer_context import (
-    ConsumerContext,
-    DeliveryRoom,
-    drop_processed,
-)
+from kinesis_publishers.engine.consumer_context import ConsumerContext, DeliveryRoom, drop_processed
 from kinesis_publishers.engine.data_loss import SHARD_NOT_FOUND
 from kinesis_publishers.errors import PluginLoadError, PositionTrimmedError, PublisherCancelledError
 from kinesis_publishers.model import (

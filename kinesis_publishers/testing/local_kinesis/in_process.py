@@ -15,13 +15,7 @@ import orjson
 from attrs import frozen
 from botocore.exceptions import ClientError
 
-from kinesis_publishers.abc import (
-    DataPlane,
-    PutAnswer,
-    PutColumns,
-    RecordWriter,
-    ShardSubscription,
-)
+from kinesis_publishers.abc import DataPlane, PutAnswer, PutColumns, RecordWriter, ShardSubscription
 from kinesis_publishers.aws import calls, writing
 from kinesis_publishers.aws.control_plane import CallingControlPlane
 from kinesis_publishers.aws.decoding import decode_get_records
