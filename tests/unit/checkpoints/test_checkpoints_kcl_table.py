@@ -227,16 +227,6 @@ async def test_the_refusal_says_when_another_worker_of_ours_has_written(table: K
             await store.save([write_of(lease=OURS, expected=known)])
 
 
-async def test_all_pages_are_loaded(watched: KclTable, proxy: DynamoDbProxy) -> None:
-    proxy.page_items = 1
-    shards = [f"shardId-{number:012}" for number in range(3)]
-    watched.put(*map(lease_item, shards))
-    async with watched.store() as store:
-        found = await store.load()
-    assert set(found) == {ShardKey(ORDERS.arn, one) for one in [*shards, "*"]}
-    assert proxy.calls.count("Scan") >= 3
-
-
 @pytest.mark.parametrize(
     "damage",
     [

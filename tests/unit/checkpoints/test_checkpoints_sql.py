@@ -113,14 +113,6 @@ async def test_a_table_that_is_removed_in_use_is_not_made_again(server: Server, 
             await store.load()
 
 
-async def test_a_checkpoint_that_was_damaged_by_hand_is_named(server: Server, table: str) -> None:
-    async with store_on(server.url, table) as store:
-        await store.save([WRITE])
-        server.execute(f"UPDATE {table} SET position = 'HERE'")
-        with pytest.raises(CheckpointError, match=KEY.shard_id):
-            await store.load()
-
-
 async def test_names_that_differ_in_case_alone_are_different(server: Server, table: str) -> None:
     async with (
         store_on(server.url, table, "billing") as lower,

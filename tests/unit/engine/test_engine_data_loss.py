@@ -92,14 +92,6 @@ async def test_progress_beyond_the_retention_is_an_error_that_says_what_to_do():
     assert "kinesis.failondataloss = false" in message
 
 
-async def test_loss_that_is_tolerated_is_reported():
-    guarded = Guarded(fail=False)
-    await guarded.guard.check_retention(SHARD, progress(NOW - 2 * DAY), NOW)
-    (event,) = guarded.events
-    assert isinstance(event, DataLossTolerated)
-    assert event.shard == SHARD.key
-
-
 async def test_a_retention_that_was_lengthened_is_noticed():
     guarded = Guarded()
     guarded.retention = 7 * DAY

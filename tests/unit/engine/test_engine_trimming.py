@@ -16,9 +16,8 @@ from kinesis_publishers.testing.fakes import (
     ShardReader,
     batch_of,
     sample_records,
-    sample_shard,
 )
-from tests.unit.engine.consumer_support import RECORDS, after, at, place, reader_of, run_of
+from tests.unit.engine.consumer_support import RECORDS, after, at, reader_of, run_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -41,13 +40,6 @@ async def test_a_trimmed_shard_that_was_idle_continues_from_trim_horizon():
     assert reader.factory.positions == [after(4).position, TRIM_HORIZON]
     assert reader.sink.records == RECORDS[5:]
     assert losses(reader) == []
-    assert progress.is_ended
-
-
-async def test_a_trimmed_shard_of_any_stream_can_be_read_in_a_test():
-    shard = sample_shard(stream_arn="arn:aws:kinesis:eu-west-1:123456789012:stream/payments")
-    reader = two_publishers(run_of((5, 10)))
-    progress = await reader.read(after(4, as_of=NOW - timedelta(hours=1)), shard=shard)
     assert progress.is_ended
 
 
@@ -130,11 +122,6 @@ async def test_the_service_is_not_asked_for_the_retention_while_reading_keeps_up
     assert reader.control_plane.describe_calls == []
 
 
-async def test_a_record_that_reading_should_begin_at_and_that_is_gone_is_loss():
-    with pytest.raises(PositionTrimmedError, match="record 993 is gone"):
-        await reader_of(run_of((4, 10))).read(at(2))
-
-
 async def test_a_gap_is_loss_however_recent_the_position_is():
     start = ShardProgress(position=at(2).position, as_of=NOW)
     reader = ShardReader(factory=ScriptedPublisherFactory([run_of((4, 10))], [run_of((4, 10))]))
@@ -174,7 +161,3 @@ async def test_a_shard_from_an_instant_has_nothing_to_lose():
     start = ShardProgress(position=StartingPosition.at_timestamp(NOW - 30 * DAY))
     await reader.read(start)
     assert reader.sink.records == RECORDS
-
-
-def test_places_of_the_samples_are_what_the_messages_say():
-    assert [str(place(index)) for index in (1, 2, 4)] == ["992", "993", "995"]
