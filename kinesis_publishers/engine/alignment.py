@@ -57,11 +57,6 @@ def latest_known(*instants: datetime | None) -> datetime | None:
     return max((one for one in instants if one is not None), default=None)
 
 
-def is_ahead(front: Front, common: datetime | None, bound: timedelta) -> bool:
-    """Return whether a shard is further than ``bound`` ahead of the common instant."""
-    return front.until is not None and (common is None or front.until - common > bound)
-
-
 def count_before(arrivals: Sequence[float], instant: datetime) -> int:
     """Return how many records precede the first one that arrived at or after ``instant``.
 

@@ -37,7 +37,7 @@ class RangeEstimate:
     # The last page.
     _page_records: int = field(default=0, init=False)
     _page_begin: float = field(default=math.inf, init=False)
-    # Those that the planner has seen.
+    # Records that the planner has seen.
     _seen_records: int = field(default=0, init=False)
 
     def add(self, batch: RecordBatch) -> None:

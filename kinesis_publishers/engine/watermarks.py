@@ -11,7 +11,7 @@ from attrs import define, evolve, field
 from kinesis_publishers.abc import WatermarkAssigner
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import WatermarkConfig
-from kinesis_publishers.engine.alignment import Front, common_instant, is_ahead, latest_known
+from kinesis_publishers.engine.alignment import Front, common_instant, latest_known
 from kinesis_publishers.engine.delivery import Delivery, ShardStatus
 from kinesis_publishers.model import Record, RecordBatch, Shard, ShardKey, ShardProgress
 
@@ -179,8 +179,10 @@ class ShardWatermarks:
     def is_ahead(self, key: ShardKey, reading: datetime | None) -> bool:
         """Return whether a shard is too far ahead of ``reading`` for more to be read."""
         mark = self._marks.get(key)
+        if mark is None or mark.taken is None:
+            return False
         bound = timedelta(seconds=self._config.lookahead_seconds)
-        return mark is not None and is_ahead(Front(mark.taken), reading, bound)
+        return reading is None or mark.taken - reading > bound
 
     def _is_idle(self, mark: _Mark) -> bool:
         interval = self._config.idle_interval_seconds

@@ -18,7 +18,6 @@ from kinesis_publishers.engine.alignment import (
     Weight,
     admit,
     common_instant,
-    is_ahead,
 )
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -44,14 +43,6 @@ def test_the_common_instant_is_that_of_the_last_shard_that_has_more(
     fronts: list[Front], expected: datetime | None
 ):
     assert common_instant(fronts) == expected
-
-
-def test_a_shard_is_ahead_beyond_a_bound():
-    bound = timedelta(seconds=2)
-    assert not is_ahead(Front(at(3)), at(1), bound)
-    assert is_ahead(Front(at(4)), at(1), bound)
-    assert is_ahead(Front(at(0)), None, bound)
-    assert not is_ahead(Front(None), None, bound)
 
 
 def test_who_stands_while_it_is_read_is_given_up_until_it_moves():
