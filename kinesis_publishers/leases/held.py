@@ -99,7 +99,7 @@ class HeldLeases:
         self._rows.progress.call_seconds = self._call_seconds
 
     def _call_seconds(self) -> float | None:
-        """Return after which time a call may cost this worker a lease."""
+        """Return after how many seconds a call may cost this worker a lease."""
         return _CALL_PART * self._config.failover_seconds if self.held else None
 
     def view(self, rows: Rows | None = None) -> View:

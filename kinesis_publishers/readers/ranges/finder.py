@@ -37,7 +37,7 @@ _GROUPS = 10
 
 
 class KinesisRangeFinder:
-    """Finds in each round how far each shard may be read; others read.
+    """Finds in each round how far each shard may be read. Others read the records.
 
     A range ends with an existing record or immediately before one, so that every read of it returns
     the same records. A shard begins in a round after those in which all of its parents ended.

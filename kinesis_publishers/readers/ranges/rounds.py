@@ -59,7 +59,7 @@ class Rounds:
             the shards do not stay together.
 
     Attributes:
-        lost: the shards that cannot be read and that the others do not wait for any longer.
+        lost: the shards that cannot be read, and for which the others no longer wait.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class Rounds:
         return min(self._end_of_parents(probes), common or _NEVER), holders
 
     def _lose_patience(self, probes: Probes, holders: Probes) -> None:
-        """Go on without those that have held the others back for too long."""
+        """Continue without those that have held the others back for too long."""
         if self._patience is None:
             return
         holding = {one.shard.key for one in holders} | self.lost

@@ -19,7 +19,7 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.readers.ranges.rules import NO_SAMPLE, Sample, expected_bytes
 
-# What is worth a task, where more comes at one instant than looks tell.
+# Enough for a task, where more arrives at one instant than looks show.
 _DENSE_BYTES = 2 * 1024 * 1024
 
 
@@ -109,7 +109,7 @@ class SeenRecords:
 
     @property
     def needs_cuts(self) -> bool:
-        """Whether there is a gap of which nothing was looked at."""
+        """Whether there is a gap in which nothing was looked at."""
         return self.gap_until is not None and not self._cuts
 
     @property
@@ -119,7 +119,7 @@ class SeenRecords:
 
     @property
     def latest_arrival(self) -> datetime | None:
-        """The latest arrival of what was seen or is in ranges; ``None`` if nothing tells."""
+        """The latest arrival of what was seen or is in ranges; ``None`` if unknown."""
         return latest_known(self.start.as_of, self._latest)
 
     @property
@@ -139,23 +139,23 @@ class SeenRecords:
 
     @property
     def first_arrival(self) -> datetime | None:
-        """When the first of this arrived, if it was seen."""
+        """The arrival of the first of these records, if it was seen."""
         if self.gap_until is None and self._arrivals:
             return _instant_of(self._arrivals[0])
         return self._first_arrival
 
     @property
     def begun(self) -> datetime | None:
-        """When the first of this arrived, or what came before it; ``None`` if nothing tells."""
+        """The arrival of the first of these records, or of the one before it, if known."""
         return self.start.as_of or self.first_arrival
 
     @property
     def waiting_since(self) -> datetime | None:
-        """When the first of this arrived; ``None`` if there is nothing, or nothing tells."""
+        """The approximate arrival of the first waiting record; ``None`` without one, or unknown."""
         return (self.first_arrival or self.start.as_of) if self else None
 
     def reaches(self, instant: datetime) -> bool:
-        """Return whether a record shows that all earlier arrivals than ``instant`` precede it."""
+        """Return whether a record shows that all arrivals before ``instant`` precede it."""
         if self.gap_until == instant:
             return True
         return self._latest is not None and self._latest >= instant

@@ -1,4 +1,4 @@
-"""Looks at one shard: which record could be the last one of a range that begins where it stands."""
+"""Looks at one shard, for the record that could end a range that begins where the shard stands."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ShardProbe:
     plan: LookPlanner = field(factory=LookPlanner, init=False)
     # What reads on from the last record that was seen.
     _tail: PollingRecordPublisher | None = field(default=None, init=False)
-    # Whether more was seen to come at one instant than looks tell.
+    # Whether more arrived at one instant than looks show.
     _is_dense: bool = field(default=False, init=False)
     _tip_seen_at: datetime | None = field(default=None, init=False)
     # What arrived before this instant, by the reader's clock, has been seen.
@@ -100,12 +100,12 @@ class ShardProbe:
 
     @property
     def front(self) -> Front:
-        """How far everything was seen, and whether that is all that there is."""
+        """How far all records were seen, and whether there are no others."""
         return Front(self.seen.latest_arrival, is_idle=self._is_at_tip or self.seen.has_ended)
 
     @property
     def place(self) -> Place | None:
-        """Where the shard stands; ``None`` if nothing tells."""
+        """Where the shard stands; ``None`` if unknown."""
         start = self.progress
         # Nothing is there before the next record.
         seen_until = None if self.seen else self._seen_until
@@ -127,7 +127,7 @@ class ShardProbe:
 
     @property
     def waiting_records(self) -> float:
-        """About how many they are; endless at the end of a shard, because its children wait."""
+        """The approximate number; infinite at the end of a shard, because its children wait."""
         if self.seen.has_ended:
             return math.inf
         if self.seen.gap_until is None:
@@ -136,7 +136,7 @@ class ShardProbe:
         return self.seen.user_records + size / (self.plan.sample or NO_SAMPLE).user_record_bytes
 
     def wait(self, interval: float) -> float:
-        """Return how long not to look: a look that may not ask yet would hold up the others."""
+        """Return how many seconds to wait: a look that may not ask yet would hold up the others."""
         left = self.last_look + interval - self._services.clock.monotonic()
         return max(left, 0.0 if self._tail is None else self._tail.seconds_left)
 
