@@ -92,9 +92,11 @@ class LeaseRows:
     async def follow(self, listed: Listing, progress: Progress) -> None:
         """Create what is missing of ``progress``; remove what is gone and not needed."""
         self._listed = dict(listed)
-        known = [shard for key, shard in listed.items() if key in progress]
+        new = [
+            shard for key, shard in listed.items() if key in progress and not self._is_begun(key)
+        ]
         await self.progress.create(
-            known, lambda one: self._begun_row(one, progress), self._is_begun, self.save
+            new, lambda one: self._begun_row(one, progress), self._is_begun, self.save
         )
         # Once the loss of a shard has been reported, it is no longer in ``progress``.
         gone = self._read_and_gone() | self._lost_unread(progress)
