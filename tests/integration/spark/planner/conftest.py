@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
 from kinesis_publishers_spark import workers
-from tests.integration.spark.planner.planner_harness import STREAM, Query, planner
+from tests.integration.spark.planner.planner_harness import STREAM, Query, QueryOf, planner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def server(late_end: bool) -> Iterator[LocalKinesis]:
 
 
 @pytest.fixture
-def query_of() -> Iterator[Callable[[Callable[[], MicroBatches]], Query]]:
+def query_of() -> Iterator[QueryOf]:
     """Return a function that starts a query with the planners that it is given."""
     queries: list[Query] = []
 
@@ -53,9 +53,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def start_query(
-    server: LocalKinesis, query_of: Callable[[Callable[[], MicroBatches]], Query], kind: str
-) -> Callable[..., Query]:
+def start_query(server: LocalKinesis, query_of: QueryOf, kind: str) -> Callable[..., Query]:
     """Return a function that starts a query; it takes what :func:`planner` takes."""
 
     def start(position: str = "TRIM_HORIZON", *, parallelism: int = 2, **more: str) -> Query:

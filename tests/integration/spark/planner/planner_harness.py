@@ -239,3 +239,5 @@ class Query:
 
 #: Starts a query; it takes what :func:`planner` takes.
 StartQuery: TypeAlias = "Callable[..., Query]"
+#: Starts a query with the planners that it is given.
+QueryOf: TypeAlias = "Callable[[Callable[[], MicroBatches]], Query]"

@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
     from kinesis_publishers_spark.offsets import Offset, ShardOffset
+    from tests.integration.spark.planner.planner_harness import Batch
 
 #: The shard and the sequence number of a record.
 Place = tuple[str, str]
+
+
+def places(batch: Batch) -> list[Place]:
+    """Return where the rows of a micro-batch are."""
+    return [(shard_id, number) for shard_id, number, _ in batch.rows]
 
 
 @define

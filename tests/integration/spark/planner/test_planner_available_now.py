@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kinesis_publishers.errors import AccessDeniedError
@@ -18,7 +12,7 @@ from tests.integration.spark.planner.planner_harness import (
     BOTH_ENDS,
     FIRST_SHARD,
     STREAM,
-    Query,
+    QueryOf,
     ShiftedClock,
     StartQuery,
     eventually,
@@ -26,13 +20,6 @@ from tests.integration.spark.planner.planner_harness import (
     planner_of,
     put,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kinesis_publishers_spark.micro_batches import MicroBatches
-
-QueryOf = Callable[[Callable[[], "MicroBatches"]], Query]
 
 
 def test_it_ends_on_a_stream_without_records(server: LocalKinesis, start_query: StartQuery) -> None:
@@ -59,42 +46,14 @@ def test_one_run_after_the_other_reads_everything_once(
 ) -> None:
     expected = []
     query = start_query()
+    # Spark may ask for it before it prepares a run.
+    query.planner.initial_offset()
     for part in range(3):
         expected += put(server, [f"{part}-{n}" for n in range(12)])
         query.run_to_the_end(BatchLimit(records=5))
         assert sorted(query.rows) == sorted(expected)
         server.reshard(STREAM, 3 + part)
         query.restart()
-
-
-@contextmanager
-def producer(server: LocalKinesis) -> Iterator[None]:
-    """Put records all the time, as fast as the server takes them with small breaks."""
-    stop = threading.Event()
-
-    def produce() -> None:
-        while not stop.wait(0.002):
-            put(server, ["more"] * 4)
-
-    with ThreadPoolExecutor(1) as pool:
-        producing = pool.submit(produce)
-        try:
-            yield
-        finally:
-            stop.set()
-            producing.result()
-
-
-@pytest.mark.parametrize("limit", [BatchLimit(), BatchLimit(records=500)])
-def test_it_does_not_run_after_a_producer_that_never_stops(
-    server: LocalKinesis, start_query: StartQuery, limit: BatchLimit
-) -> None:
-    with producer(server):
-        before = put(server, ["before"] * 50)
-        query = start_query()
-        query.run_to_the_end(limit)
-    assert set(before) <= set(query.rows)
-    assert len(set(query.rows)) == len(query.rows)
 
 
 @pytest.mark.parametrize("kind", ["prefetch"])
@@ -147,17 +106,17 @@ def test_an_error_ends_it_with_the_error(server: LocalKinesis, start_query: Star
         query.run_to_the_end()
 
 
-def test_it_is_prepared_also_after_the_first_offset(
-    server: LocalKinesis, start_query: StartQuery
+@pytest.mark.parametrize(
+    ("kind", "limit"),
+    [
+        ("prefetch", BatchLimit()),
+        ("prefetch", BatchLimit(records=100)),
+        ("ranges", BatchLimit(records=100)),
+    ],
+)
+def test_it_ends_although_a_slow_reader_never_reaches_the_tip(
+    query_of: QueryOf, kind: str, limit: BatchLimit
 ) -> None:
-    expected = put(server, ["a", "b"])
-    query = start_query()
-    query.planner.initial_offset()
-    query.run_to_the_end()
-    assert sorted(query.rows) == sorted(expected)
-
-
-def test_it_ends_although_a_slow_reader_never_reaches_the_tip(query_of: QueryOf, kind: str) -> None:
     clock = ShiftedClock()
     with LocalKinesis.in_thread(Limits.off(), clock=clock) as server:
         server.create_stream(STREAM, 1)
@@ -167,7 +126,7 @@ def test_it_ends_although_a_slow_reader_never_reaches_the_tip(query_of: QueryOf,
         query.planner.prepare_for_available_now()
         clock.seconds = 10.0
         put(server, ["more"] * 3000)
-        while query.run_batch(BatchLimit(records=100)):
+        while query.run_batch(limit):
             pass
         query.stop()
     assert set(before) <= set(query.rows)

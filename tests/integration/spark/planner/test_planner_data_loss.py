@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers.errors import DataLossError, StreamRecreatedError
+from kinesis_publishers_spark.chunks import BatchLimit
 from tests.integration.spark.planner.planner_harness import (
     BOTH_ENDS,
     FIRST_SHARD,
@@ -106,15 +107,21 @@ def test_a_stream_that_is_created_again_under_a_query_fails_it(
         eventually(lambda: query.run_batch() and False, "the error")
 
 
+@pytest.mark.parametrize("is_down", [False, True], ids=["at work", "down"])
 def test_where_loss_is_tolerated_a_query_goes_on_with_the_stream_that_was_created_again(
-    server: LocalKinesis, start_query: StartQuery
+    server: LocalKinesis, start_query: StartQuery, is_down: bool
 ) -> None:
     query = start_query(failondataloss="false")
-    first = put(server, ["x"] * 20)
+    expected = put(server, ["x"] * 20)
     query.run_until(20)
+    if is_down:
+        query.stop()
     create_again(server)
-    anew = put(server, ["anew"] * 20)
-    query.run_until(40)
-    assert sorted(query.rows) == sorted(first + anew)
+    expected += put(server, ["anew"] * 20)
+    if is_down:
+        query.restart()
+    query.run_until(30, BatchLimit(records=3))
     query.replay_last()
-    assert sorted(query.rows) == sorted(first + anew)
+    query.restart()
+    query.run_until(40)
+    assert sorted(query.rows) == sorted(expected)

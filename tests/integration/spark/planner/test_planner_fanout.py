@@ -14,6 +14,7 @@ from tests.integration.spark.planner.planner_harness import (
     NO_LIMIT,
     STREAM,
     Query,
+    QueryOf,
     eventually,
     planner,
     put,
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kinesis_publishers_spark.micro_batches import MicroBatches
-
-    StartQuery = Callable[[Callable[[], MicroBatches]], Query]
 
 FAN_OUT = {
     "stream_recordpublisher": "EFO",
@@ -40,12 +38,6 @@ GUARDED = {"stream_efo_deregister": "created"}
 # Nothing is registered: the ARN of a consumer is given.
 NONE = {"stream_recordpublisher": "EFO", "stream_efo_registration": "NONE"}
 _ARN = f"stream_efo_consumerarn_{STREAM}"
-CONSUMER_CALLS = (
-    "RegisterStreamConsumer",
-    "DescribeStreamConsumer",
-    "ListStreamConsumers",
-    "DeregisterStreamConsumer",
-)
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +60,7 @@ def server() -> Iterator[LocalKinesis]:
 
 
 @pytest.fixture
-def fan_out(server: LocalKinesis, query_of: StartQuery) -> Callable[..., Query]:
+def fan_out(server: LocalKinesis, query_of: QueryOf) -> Callable[..., Query]:
     """Return a function that starts a query by enhanced fan-out."""
 
     def start(**more: str) -> Query:
@@ -94,21 +86,6 @@ def is_guard(process: psutil.Process) -> bool:
         return False
 
 
-def test_one_subscription_per_shard_serves_all_micro_batches(
-    server: LocalKinesis, fan_out: Callable[..., Query]
-) -> None:
-    query = fan_out()
-    expected = []
-    for number in range(20):
-        expected += put(server, [f"{number}-{n}" for n in range(10)])
-        query.run_until(len(expected))
-    assert sorted(query.rows) == sorted(expected)
-    assert len([batch for batch in query.batches if batch.rows]) >= 20
-    assert len(server.calls("SubscribeToShard")) == 2
-    assert server.calls("GetRecords") == []
-    assert len(server.calls("RegisterStreamConsumer")) == 1
-
-
 def test_a_restart_replays_by_range_and_without_a_subscription(
     server: LocalKinesis, fan_out: Callable[..., Query]
 ) -> None:
@@ -127,7 +104,7 @@ def test_a_restart_replays_by_range_and_without_a_subscription(
 
 
 def test_each_record_is_there_once_although_the_publisher_changes_on_one_checkpoint(
-    server: LocalKinesis, query_of: StartQuery
+    server: LocalKinesis, query_of: QueryOf
 ) -> None:
     publisher: dict[str, str] = {}
     query = query_of(lambda: planner(server, **publisher))
@@ -157,29 +134,6 @@ def test_a_consumer_that_was_there_before_is_used_and_stays(
     assert server.calls("DeregisterStreamConsumer") == []
 
 
-def test_never_leaves_the_consumer_and_needs_no_guard(
-    server: LocalKinesis, fan_out: Callable[..., Query]
-) -> None:
-    query = fan_out()
-    put(server, ["a"])
-    query.run_until(1)
-    assert guards() == []
-    query.stop()
-    assert consumers(server) == ["app"]
-
-
-def test_none_makes_no_call_for_consumers(server: LocalKinesis, query_of: StartQuery) -> None:
-    arn = server.register_consumer(STREAM, "app")
-    before = [len(server.calls(operation)) for operation in CONSUMER_CALLS]
-    query = query_of(lambda: planner(server, **NONE, **{_ARN: arn}))
-    put(server, ["a"])
-    query.run_until(1)
-    assert guards() == []
-    query.stop()
-    assert [len(server.calls(operation)) for operation in CONSUMER_CALLS] == before
-    assert server.calls("SubscribeToShard")
-
-
 def test_a_consumer_that_is_deleted_is_registered_again_and_nothing_is_lost(
     server: LocalKinesis, fan_out: Callable[..., Query]
 ) -> None:
@@ -194,7 +148,7 @@ def test_a_consumer_that_is_deleted_is_registered_again_and_nothing_is_lost(
 
 
 def test_with_none_a_deleted_consumer_fails_the_query(
-    server: LocalKinesis, query_of: StartQuery
+    server: LocalKinesis, query_of: QueryOf
 ) -> None:
     arn = server.register_consumer(STREAM, "app")
     query = query_of(lambda: planner(server, **NONE, **{_ARN: arn}))
@@ -250,7 +204,7 @@ def test_children_follow_their_parents_also_by_subscription(
 
 
 @pytest.fixture
-def ranges(server: LocalKinesis, query_of: StartQuery) -> Query:
+def ranges(server: LocalKinesis, query_of: QueryOf) -> Query:
     """A query whose tasks read large ranges by enhanced fan-out."""
     return query_of(lambda: planner(server, kind="ranges", **FAN_OUT))
 
@@ -261,7 +215,7 @@ def put_much(server: LocalKinesis) -> list[tuple[str, str, bytes]]:
 
 
 def test_tasks_subscribe_for_large_ranges_with_a_consumer_that_the_driver_has_registered(
-    server: LocalKinesis, query_of: StartQuery
+    server: LocalKinesis, query_of: QueryOf
 ) -> None:
     ranges = query_of(lambda: planner(server, kind="ranges", **FAN_OUT | GUARDED))
     expected = put_much(server)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from tests.integration.spark.planner.planner_harness import (
     FIRST_SHARD,
     STREAM,
-    Query,
+    QueryOf,
     ShiftedClock,
     StartQuery,
     eventually,
@@ -16,11 +14,6 @@ from tests.integration.spark.planner.planner_harness import (
     planner_of,
     put,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kinesis_publishers_spark.micro_batches import MicroBatches
 
 
 def test_a_record_counts_until_spark_is_done_with_its_micro_batch(
@@ -44,9 +37,7 @@ def test_a_record_counts_until_spark_is_done_with_its_micro_batch(
     eventually(is_done, "no lag")
 
 
-def test_records_of_a_shard_that_was_left_behind_are_late(
-    query_of: Callable[[Callable[[], MicroBatches]], Query], kind: str
-) -> None:
+def test_records_of_a_shard_that_was_left_behind_are_late(query_of: QueryOf, kind: str) -> None:
     clock = ShiftedClock(-60.0)
     with LocalKinesis.in_thread(Limits.off(), clock=clock) as server:
         server.create_stream(STREAM, 2)

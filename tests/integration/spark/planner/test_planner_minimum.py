@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kinesis_publishers_spark.chunks import BatchLimit
-from tests.integration.spark.planner.planner_harness import STREAM, eventually, planner, put
+from tests.integration.spark.planner.planner_harness import (
+    STREAM,
+    QueryOf,
+    eventually,
+    planner,
+    put,
+)
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers_spark.micro_batches import MicroBatches
     from tests.integration.spark.planner.planner_harness import Query, StartQuery
 
 
@@ -76,7 +80,7 @@ def test_the_end_of_a_shard_does_not_wait(server: LocalKinesis, start_query: Sta
 
 
 def test_a_pool_that_takes_no_further_page_does_not_wait(
-    server: LocalKinesis, query_of: Callable[[Callable[[], MicroBatches]], Query]
+    server: LocalKinesis, query_of: QueryOf
 ) -> None:
     """A page is less than half of the pool, and there is no room for one that is twice as large."""
     small = {"pending_maxbytes": "2MiB", "shard_getrecords_maxrecordcount": "9"}

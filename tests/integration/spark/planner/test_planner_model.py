@@ -19,24 +19,19 @@ from hypothesis.stateful import (
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
 from kinesis_publishers_spark.chunks import BatchLimit
 from tests.examples import PROFILE, parts
-from tests.integration.spark.planner.planner_harness import STREAM, Batch, Query, planner
-from tests.integration.spark.planner.stream_ledger import StreamLedger
+from tests.integration.spark.planner.planner_harness import STREAM, Query, planner
+from tests.integration.spark.planner.stream_ledger import StreamLedger, places
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from random import Random
 
     from kinesis_publishers_spark.micro_batches import MicroBatches
-    from tests.integration.spark.planner.stream_ledger import Place
 
 KINDS = st.sampled_from(["prefetch", "ranges"])
 LIMITS = st.sampled_from(
     [BatchLimit(), BatchLimit(records=1), BatchLimit(records=7), BatchLimit(payload_bytes=20)]
 )
-
-
-def places(batch: Batch) -> list[Place]:
-    return [(shard_id, number) for shard_id, number, _ in batch.rows]
 
 
 class PlannedQuery(RuleBasedStateMachine):

@@ -144,33 +144,20 @@ def test_a_position_older_than_the_retention_fails_the_query(
         eventually(lambda: query.run_batch() and False, "the error")
 
 
-def test_a_position_older_than_the_retention_goes_on_where_loss_is_tolerated(
-    server: LocalKinesis, start_query: StartQuery
+@pytest.mark.parametrize(("days", "fails"), [(0, "true"), (2, "false")], ids=["idle", "tolerant"])
+def test_what_is_left_is_read_and_replayed_if_nothing_is_lost_or_loss_is_tolerated(
+    server: LocalKinesis, start_query: StartQuery, days: int, fails: str
 ) -> None:
     put(server, ["x"] * 10)
-    query = start_query(failondataloss="false")
+    query = start_query(failondataloss=fails)
     query.run_until(10)
     server.trim(STREAM)
     left = put(server, ["y"] * 10)
-    resume_at(query, aged(query.last, days=2))
+    resume_at(query, aged(query.last, days=days))
     query.run_until(20)
     assert sorted(query.rows[10:]) == sorted(left)
     batch = query.batches[-1]
     assert in_shard_order(replay(server, batch)) == in_shard_order(batch.rows)
-
-
-def test_a_shard_that_was_merely_idle_has_lost_nothing(
-    server: LocalKinesis, start_query: StartQuery
-) -> None:
-    put(server, ["x"] * 10)
-    query = start_query()
-    query.run_until(10)
-    query.stop()
-    server.trim(STREAM)  # everything was read; its offset is recent
-    expected = put(server, ["y"] * 10)
-    query.restart()
-    query.run_until(20)
-    assert sorted(query.rows[10:]) == sorted(expected)
 
 
 def test_a_stream_that_was_created_again_fails_a_replay_and_the_query(
@@ -187,43 +174,6 @@ def test_a_stream_that_was_created_again_fails_a_replay_and_the_query(
     query.restart()
     with pytest.raises(StreamRecreatedError, match=f"deleted and created again.*{REMEDY}"):
         query.run_batch()
-
-
-def test_a_stream_that_was_created_again_is_read_anew_where_loss_is_tolerated(
-    server: LocalKinesis, start_query: StartQuery
-) -> None:
-    put(server, ["x"] * 10)
-    query = start_query(failondataloss="false")
-    query.run_until(10)
-    query.stop()
-    create_again(server)
-    expected = put(server, ["y"] * 10)
-    query.restart()
-    query.run_until(13, BatchLimit(records=3))
-    query.restart()
-    query.run_until(20, BatchLimit(records=3))
-    assert sorted(query.rows[10:]) == sorted(expected)
-
-
-@BOTH_ENDS
-def test_the_end_of_a_shard_is_written_without_records_and_survives_a_restart(
-    server: LocalKinesis, start_query: StartQuery
-) -> None:
-    put(server, ["x"] * 10)
-    query = start_query()
-    query.run_until(10)
-    server.reshard(STREAM, 1)
-
-    def knows_the_ends() -> bool:
-        query.run_batch()
-        ended = [one for one in query.last.shards.values() if one.progress.is_ended]
-        return len(ended) == 2
-
-    eventually(knows_the_ends, "both ends in the offset")
-    query.restart()
-    expected = put(server, ["y"] * 5)
-    query.run_until(15)
-    assert sorted(query.rows[10:]) == sorted(expected)
 
 
 def test_a_checkpoint_of_another_stream_is_refused_by_a_replay_and_by_reading_on(

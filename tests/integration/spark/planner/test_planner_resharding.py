@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -11,25 +12,24 @@ import pytest
 from kinesis_publishers_spark.chunks import BatchLimit
 from tests.integration.spark.planner.planner_harness import (
     BOTH_ENDS,
-    Batch,
+    NO_LIMIT,
     Query,
+    QueryOf,
     eventually,
     planner,
+    wait_for_buffered,
 )
-from tests.integration.spark.planner.stream_ledger import StreamLedger
+from tests.integration.spark.planner.stream_ledger import StreamLedger, places
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers_spark.micro_batches import MicroBatches
     from kinesis_publishers_spark.offsets import Offset
-    from tests.integration.spark.planner.stream_ledger import Place
 
 pytestmark = BOTH_ENDS
 
-QueryOf = Callable[[Callable[[], "MicroBatches"]], Query]
-
 _LINE = "line"
 _MIDDLE = str(2**127)
+TEN = BatchLimit(records=10)
 
 
 @pytest.fixture
@@ -68,10 +68,6 @@ def merge(server: LocalKinesis, number: int, adjacent: int) -> None:
 
 def shard_id(number: int) -> str:
     return f"shardId-{number:012d}"
-
-
-def places(batch: Batch) -> list[Place]:
-    return [(shard_id, number) for shard_id, number, _ in batch.rows]
 
 
 def ended_shards(offset: Offset) -> set[str]:
@@ -123,18 +119,6 @@ def test_a_diamond_that_forms_while_it_is_read(
     assert_all_is_read_in_order(ledger, query)
 
 
-def test_three_generations_that_were_closed_before_the_query_starts(
-    server: LocalKinesis, ledger: StreamLedger, line_query: Callable[..., Query]
-) -> None:
-    for shards in (2, 4, 8):
-        ledger.put(25)
-        server.reshard(_LINE, shards)
-    ledger.put(25)
-    query = line_query()
-    query.run_until(100)
-    assert_all_is_read_in_order(ledger, query)
-
-
 def test_children_that_appear_while_the_query_is_down(
     server: LocalKinesis, ledger: StreamLedger, line_query: Callable[..., Query]
 ) -> None:
@@ -150,17 +134,6 @@ def test_children_that_appear_while_the_query_is_down(
     ledger.put(10)
     query.restart()
     query.run_until(40)
-    assert_all_is_read_in_order(ledger, query)
-
-
-def test_a_child_begins_at_its_first_record_although_the_query_began_at_latest(
-    server: LocalKinesis, ledger: StreamLedger, line_query: Callable[..., Query]
-) -> None:
-    query = line_query("LATEST")
-    query.run_batch()
-    server.reshard(_LINE, 2)
-    ledger.put(20)
-    query.run_until(20)
     assert_all_is_read_in_order(ledger, query)
 
 
@@ -234,3 +207,56 @@ def test_available_now_drains_every_generation(
     query = line_query()
     query.run_to_the_end(limit)
     assert_all_is_read_in_order(ledger, query)
+
+
+def put_numbered(server: LocalKinesis, stream: str, name: str, count: int) -> None:
+    server.put_many(stream, [("key", f"{name}{number:03d}".encode()) for number in range(count)])
+
+
+def payloads(query: Query) -> list[str]:
+    return [data.decode() for _, _, data in query.rows]
+
+
+def test_records_of_a_shard_that_leaves_the_retention_while_they_wait_are_not_lost(
+    server: LocalKinesis, query_of: QueryOf
+) -> None:
+    server.create_stream(_LINE, 1)
+    put_numbered(server, _LINE, "a", 50)
+    server.reshard(_LINE, 2)
+    put_numbered(server, _LINE, "c", 20)
+    query = query_of(lambda: planner(server, streams=_LINE))
+    query.planner.initial_offset()
+    wait_for_buffered(query.planner, 70)
+    query.run_batch(TEN)
+    listings = len(server.calls("ListShards"))
+    server.trim(_LINE, shard_id="shardId-000000000000")
+    eventually(lambda: len(server.calls("ListShards")) > listings + 2, "two more listings")
+    query.run_until(70, TEN)
+    query.stop()
+    assert Counter(text[0] for text in payloads(query)) == {"a": 50, "c": 20}
+    # Each offset names what its micro-batch has, also of the shard that is gone.
+    for batch in query.batches:
+        ranges = batch.end.ranges_since(batch.start)
+        assert {one.shard.shard_id for one in ranges} == {shard for shard, _, _ in batch.rows}
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["at once", "after a restart"])
+def test_a_grandchild_waits_until_all_of_its_grandparent_is_in_earlier_batches(
+    server: LocalKinesis, query_of: QueryOf, is_restarted: bool
+) -> None:
+    server.create_stream(_LINE, 1)
+    put_numbered(server, _LINE, "a", 30)
+    server.reshard(_LINE, 2)
+    server.reshard(_LINE, 1)
+    put_numbered(server, _LINE, "c", 30)
+    query = query_of(lambda: planner(server, streams=_LINE))
+    query.planner.initial_offset()
+    wait_for_buffered(query.planner, 60)
+    if is_restarted:
+        query.run_batch(TEN)
+        query.restart()
+    query.run_until(60, TEN if is_restarted else NO_LIMIT)
+    query.stop()
+    assert payloads(query) == sorted(payloads(query))
+    by_batch = [{data[:1] for _, _, data in batch.rows} for batch in query.batches if batch.rows]
+    assert all(len(generations) == 1 for generations in by_batch)

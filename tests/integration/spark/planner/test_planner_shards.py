@@ -10,6 +10,7 @@ from kinesis_publishers.errors import InvalidOptionError
 from tests.integration.spark.planner.planner_harness import (
     FIRST_SHARD,
     STREAM,
+    QueryOf,
     pass_a_moment,
     planner,
     put,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from kinesis_publishers_spark.micro_batches import MicroBatches
     from tests.integration.spark.planner.planner_harness import Query, Row
 
-    QueryOf = Callable[[Callable[[], MicroBatches]], Query]
 
 BEGINNINGS = pytest.mark.parametrize("position", ["TRIM_HORIZON", "LATEST"])
 BOTH, ONE = "", f"{STREAM}:{FIRST_SHARD}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -10,13 +9,11 @@ import pytest
 from attrs import define, field
 
 from kinesis_publishers.errors import DataLossError, KinesisPublishersError, StreamNotFoundError
-from tests.integration.spark.planner.planner_harness import Query, eventually, planner
+from tests.integration.spark.planner.planner_harness import Query, QueryOf, eventually, planner
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
     from kinesis_publishers_spark.micro_batches import MicroBatches
-
-QueryOf = Callable[[Callable[[], "MicroBatches"]], Query]
 
 
 @define

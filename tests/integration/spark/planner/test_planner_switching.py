@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,31 +10,22 @@ from kinesis_publishers_spark.chunks import BatchLimit
 from tests.integration.spark.planner.planner_harness import (
     BOTH_ENDS,
     STREAM,
-    Batch,
-    Query,
+    QueryOf,
     eventually,
     planner,
     put,
     wait_for_buffered,
 )
-from tests.integration.spark.planner.stream_ledger import StreamLedger
+from tests.integration.spark.planner.stream_ledger import StreamLedger, places
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers_spark.micro_batches import MicroBatches
-    from tests.integration.spark.planner.stream_ledger import Place
-
-QueryOf = Callable[[Callable[[], "MicroBatches"]], Query]
 
 BOTH_WAYS = pytest.mark.parametrize(
     ("before", "after"),
     [("prefetch", "ranges"), ("ranges", "prefetch")],
     ids=["to ranges", "to prefetch"],
 )
-
-
-def places(batch: Batch) -> list[Place]:
-    return [(shard_id, number) for shard_id, number, _ in batch.rows]
 
 
 @BOTH_ENDS
