@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import h2.config
 import h2.connection
 import h2.events
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
-from kinesis_publishers import Shard
+from kinesis_publishers import Shard, StartingPosition
 from kinesis_publishers.aws.event_stream import encode_frame
 from kinesis_publishers.config import (
     AwsConfig,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 CONSUMER_ARN = f"{ARN}/consumer/reader:1"
 SHARD = Shard(stream_arn=ARN, shard_id="shardId-000000000000")
+TRIM_HORIZON = StartingPosition.trim_horizon()
 INITIAL = encode_frame({":message-type": "event", ":event-type": "initial-response"}, b"{}")
 _LINGER_ZERO = struct.pack("ii", 1, 0)
 
@@ -285,6 +288,17 @@ class Http2Exchange(Exchange):
 
     async def wait_closed(self) -> None:
         await self.closed.wait()
+
+
+@asynccontextmanager
+async def answering(
+    answer: Callable[[web.Request], Awaitable[web.StreamResponse]],
+) -> AsyncIterator[AwsConfig]:
+    """Serve every call over HTTP/1.1 with ``answer``; yield what connects to it."""
+    app = web.Application()
+    app.router.add_post("/", answer)
+    async with TestServer(app) as server:
+        yield aws_config(str(server.make_url("")), None)
 
 
 def server_tls(

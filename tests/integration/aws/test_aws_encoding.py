@@ -11,7 +11,6 @@ import cbor2
 import orjson
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from kinesis_publishers import Properties, Shard, StartingPosition
 from kinesis_publishers.aws.data_plane import AioDataPlane
@@ -30,13 +29,11 @@ from kinesis_publishers.testing.local_kinesis.answers import Answer
 from kinesis_publishers.testing.local_kinesis.dispatch import CBOR, cbor_of_json, json_of_cbor
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.integration.aws.aws_harness import ARN, SHARD, TRIM_HORIZON, answering
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
-SHARD = Shard(stream_arn=ARN, shard_id="shardId-000000000000")
-TRIM_HORIZON = StartingPosition.trim_horizon()
 JSON = "application/x-amz-json-1.1"
 
 
@@ -80,12 +77,8 @@ class Emulator:
 
 @pytest.fixture
 async def emulator() -> AsyncIterator[Emulator]:
-    emulator, app = Emulator(), web.Application()
-    app.router.add_post("/", emulator.answer)
-    async with TestServer(app) as server:
-        properties = LocalKinesis().properties("orders")
-        properties["aws.endpoint"] = str(server.make_url(""))
-        emulator.config = AwsConfig.from_properties(Properties.parse(properties))
+    emulator = Emulator()
+    async with answering(emulator.answer) as emulator.config:
         yield emulator
 
 

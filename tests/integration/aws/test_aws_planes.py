@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from botocore.loaders import Loader
 
-from kinesis_publishers import Properties, Shard, StartingPosition
+from kinesis_publishers import Properties, StartingPosition
 from kinesis_publishers.aws import clients
 from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 from kinesis_publishers.aws.data_plane import AioDataPlane
@@ -23,15 +21,12 @@ from kinesis_publishers.errors import (
     MalformedResponseError,
 )
 from kinesis_publishers.testing.local_kinesis import Fault, LocalKinesis
+from tests.integration.aws.aws_harness import ARN, SHARD, TRIM_HORIZON, answering
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import Iterator
 
     from kinesis_publishers.testing.manual_clock import ManualClock
-
-ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
-SHARD = Shard(stream_arn=ARN, shard_id="shardId-000000000000")
-TRIM_HORIZON = StartingPosition.trim_horizon()
 
 
 @pytest.fixture
@@ -107,25 +102,6 @@ async def test_a_listing_that_is_cut_off_is_not_taken_for_an_empty_one(
             await control.list_shards(ARN)
         assert raised.value.retryable
         assert len(await control.list_shards(ARN)) == 1
-
-
-@asynccontextmanager
-async def answering(
-    answer: Callable[[web.Request], Awaitable[web.Response]],
-) -> AsyncIterator[AwsConfig]:
-    """Serve every call with ``answer``."""
-    app = web.Application()
-    app.router.add_post("/", answer)
-    async with TestServer(app) as server:
-        options = {
-            "kinesis.streams": "orders",
-            "aws.region": "us-east-1",
-            "aws.endpoint": str(server.make_url("")),
-            "aws.credentials.provider": "BASIC",
-            "aws.credentials.provider.basic.accesskeyid": "key",
-            "aws.credentials.provider.basic.secretkey": "secret",
-        }
-        yield AwsConfig.from_properties(Properties.parse(options))
 
 
 async def test_the_user_agent_names_the_libraries_and_the_application(

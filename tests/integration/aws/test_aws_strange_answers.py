@@ -8,30 +8,26 @@ import orjson
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from attrs import define, evolve
 
-from kinesis_publishers import Properties, Shard, ShardKey, StartingPosition
+from kinesis_publishers import ShardKey
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.aws.carriers import aiohttp_carrier
 from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.clock import SystemClock
-from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
+from kinesis_publishers.config import DynamoDbCheckpointConfig
 from kinesis_publishers.errors import MalformedResponseError, RetriesExhaustedError
 from kinesis_publishers.model import CheckpointVersion
 from kinesis_publishers.retry import RetryPolicy
+from tests.integration.aws.aws_harness import ARN, CONSUMER_ARN, SHARD, TRIM_HORIZON, answering
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
-CONSUMER_ARN = f"{ARN}/consumer/reader:1"
-SHARD = Shard(stream_arn=ARN, shard_id="shardId-000000000000")
-BEGIN = StartingPosition.trim_horizon()
 ONCE = RetryPolicy(max_retries=0, base_seconds=0, max_seconds=0, exponent=1)
 CONSUMER = {
     "ConsumerName": "reader",
@@ -92,7 +88,7 @@ class Clients:
     creating: DynamoDbCheckpointStore
 
     async def subscribe(self) -> None:
-        async with self.data.subscribe_to_shard(SHARD, CONSUMER_ARN, BEGIN):
+        async with self.data.subscribe_to_shard(SHARD, CONSUMER_ARN, TRIM_HORIZON):
             pass
 
     async def remove(self) -> None:
@@ -101,23 +97,12 @@ class Clients:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def clients() -> AsyncIterator[Clients]:
-    service, app = ForeignService(), web.Application()
-    app.router.add_post("/", service.answer)
-    async with TestServer(app) as server:
-        url = str(server.make_url(""))
-        aws = AwsConfig.from_properties(
-            Properties.parse(
-                {
-                    "aws.region": "us-east-1",
-                    "aws.endpoint": url,
-                    "aws.credentials.provider.basic.accesskeyid": "key",
-                    "aws.credentials.provider.basic.secretkey": "secret",
-                },
-                complete=False,
-            )
-        )
+    service = ForeignService()
+    async with answering(service.answer) as aws:
         context = CheckpointStoreContext(application="a", retry=ONCE, clock=SystemClock())
-        config = DynamoDbCheckpointConfig(table="tab", endpoint_url=url, create_table=False)
+        config = DynamoDbCheckpointConfig(
+            table="tab", endpoint_url=aws.endpoint_url, create_table=False
+        )
         creating = DynamoDbCheckpointStore(context, aws, evolve(config, create_table=True))
         async with (
             Boto3ControlPlane(aws) as control,
@@ -135,7 +120,7 @@ CALLS: dict[str, Any] = {
     "ListStreamConsumers": lambda c: c.control.list_stream_consumers(ARN),
     "RegisterStreamConsumer": lambda c: c.control.register_stream_consumer(ARN, "reader"),
     "DeregisterStreamConsumer": lambda c: c.control.deregister_stream_consumer(CONSUMER_ARN),
-    "GetShardIterator": lambda c: c.data.get_shard_iterator(SHARD, BEGIN),
+    "GetShardIterator": lambda c: c.data.get_shard_iterator(SHARD, TRIM_HORIZON),
     "GetRecords": lambda c: c.data.get_records(SHARD, "iterator", 10),
     "SubscribeToShard": lambda c: c.subscribe(),
     "DescribeTable": lambda c: c.creating.open(),

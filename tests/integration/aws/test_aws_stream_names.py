@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
-from kinesis_publishers import Properties, Shard, StartingPosition
+from kinesis_publishers import Properties
 from kinesis_publishers.abc import PutColumns
 from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 from kinesis_publishers.aws.data_plane import AioDataPlane
@@ -19,13 +18,11 @@ from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, L
 from kinesis_publishers.testing.local_kinesis.answers import Answer
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.integration.aws.aws_harness import ARN, SHARD, TRIM_HORIZON, answering
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
-SHARD = Shard(stream_arn=ARN, shard_id="shardId-000000000000")
-TRIM_HORIZON = StartingPosition.trim_horizon()
 NAMED = {"DescribeStreamSummary", "GetShardIterator", "ListShards", "PutRecords"}
 
 
@@ -56,12 +53,8 @@ class Emulator:
 @pytest.fixture
 async def emulator(request: pytest.FixtureRequest) -> AsyncIterator[Emulator]:
     message = getattr(request, "param", "Either NextToken or StreamName should be provided.")
-    emulator, app = Emulator(message), web.Application()
-    app.router.add_post("/", emulator.answer)
-    async with TestServer(app) as server:
-        properties = LocalKinesis().properties("orders")
-        properties["aws.endpoint"] = str(server.make_url(""))
-        emulator.config = AwsConfig.from_properties(Properties.parse(properties))
+    emulator = Emulator(message)
+    async with answering(emulator.answer) as emulator.config:
         yield emulator
 
 

@@ -21,6 +21,7 @@ from tests.integration.aws.aws_harness import (
     CONSUMER_ARN,
     INITIAL,
     SHARD,
+    TRIM_HORIZON,
     Exchange,
     ScriptedService,
     aws_config,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.abc import ShardSubscription
 
-TRIM_HORIZON = StartingPosition.trim_horizon()
 PAYLOAD = base64.b64encode(b"x" * 1000).decode()
 # A machine five times slower than this one, with everything else running.
 DEADLINE_SECONDS = 30
