@@ -1,10 +1,13 @@
-"""The generated reference of the options."""
+"""The generated reference of the options, and what the page about the local server names."""
 
 from __future__ import annotations
 
 import re
 
+from attrs import fields
+
 from kinesis_publishers.config.catalogue import all_declarations
+from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
 from kinesis_publishers_spark.aliases import ALIASES
 from tests.docs.doc_pages import ROOT
 
@@ -39,3 +42,14 @@ def test_defaults_are_shown_with_their_units() -> None:
 
 def test_secrets_are_marked() -> None:
     assert "Secret" in _SECTIONS["aws.credentials.provider.basic.secretkey"]
+
+
+_TEXT = (ROOT / "docs" / "local-kinesis.md").read_text(encoding="utf-8")
+
+
+def test_every_limit_and_behaviour_that_is_named_exists() -> None:
+    rows = re.findall(r"^\| (`[^|]*) \|", _TEXT.split("## Faults")[0], re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    known = {field.name for value in (Limits, Behaviour) for field in fields(value)}
+    assert named - {"Limits", "Behaviour"} <= known
+    assert "resubscribe_seconds" in named

@@ -1,4 +1,4 @@
-"""HTTP/2 as such: many streams on one connection, windows, limits, and streams that break off."""
+"""HTTP/2 as such: streams on one connection, windows, limits, odd headers, and what breaks off."""
 
 from __future__ import annotations
 
@@ -10,14 +10,8 @@ from h2.errors import ErrorCodes
 
 from kinesis_publishers.testing.local_kinesis.answers import Answer, ConnectionBroken
 from tests.integration.readers.fanout_reader import until
-from tests.integration.testing.front_harness import (
-    HOST,
-    Body,
-    Running,
-    running,
-    settled,
-)
-from tests.integration.testing.http2_client import Http2Client, http2_client
+from tests.integration.testing.front_harness import HOST, Body, Running, running, settled
+from tests.integration.testing.http2_client import Http2Client, Received, http2_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -209,3 +203,29 @@ async def test_a_defect_of_the_service_does_not_leave_the_client_waiting(
     number = client.request("/")
     await until(lambda: client.streams[number].reset_code == ErrorCodes.INTERNAL_ERROR)
     await until(lambda: [type(error) for error in reported] == [LookupError])
+
+
+HEADERS = {":method": b"POST", ":scheme": b"https", ":authority": b"local", ":path": b"/"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "path"),
+    [
+        (HEADERS | {"x-odd": b"\xff\xfe"}, "/"),
+        ({":method": b"CONNECT", ":authority": b"local"}, ""),
+    ],
+    ids=["not text", "no path"],
+)
+async def test_a_request_with_odd_headers_is_answered(headers: dict[str, bytes], path: str) -> None:
+    async with (
+        running("https-2") as server,
+        http2_client(HOST, server.port, server.ca_bundle) as client,
+    ):
+        server.script.add_answer(path, Answer(200, b"content"))
+        client.http.config.validate_outbound_headers = False
+        number = client.http.get_next_available_stream_id()
+        client.streams[number] = Received()
+        client.http.send_headers(number, list(headers.items()), end_stream=True)
+        client.flush()
+        await until(lambda: client.streams[number].has_ended)
+        assert client.streams[number].body == b"content"

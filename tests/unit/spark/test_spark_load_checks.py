@@ -123,12 +123,6 @@ def test_a_query_without_a_stream_is_told_both_names(kind: str) -> None:
         read(source, kind)
 
 
-def test_a_missing_stream_is_named_with_all_other_mistakes() -> None:
-    with pytest.raises(ConfigError, match=r"(?s)no_such_key.*streamName") as raised:
-        KinesisDataSource({"region": "eu-west-1", "no_such_key": "1"})
-    assert "unknown option" in str(raised.value)
-
-
 @pytest.mark.parametrize("kind", ["schema", "reader", "streamReader"])
 @pytest.mark.parametrize("name", ["checkpointLocation", "queryName"])
 def test_options_of_a_sink_are_refused_where_something_is_read(name: str, kind: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +17,6 @@ from kinesis_publishers.config import (
 from kinesis_publishers.errors import ConfigErrors, UnknownOptionError
 from kinesis_publishers_spark.aliases import ADVICE, ALIASES
 
-_PAGES = sorted((Path(__file__).parents[3] / "docs").glob("spark-*.md"))
 _ROLE = "arn:aws:iam::123456789012:role/reader"
 _CONSUMER = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/app:1700000000"
 
@@ -252,12 +249,3 @@ def test_a_secret_under_a_foreign_name_is_masked() -> None:
     with pytest.raises(ConfigErrors) as caught:
         _parse(options | {"aws.credentials.provider.basic.secretkey": "other"})
     assert "hidden" not in str(caught.value)
-
-
-@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
-def test_the_code_on_a_page_compiles(page: Path) -> None:
-    blocks = re.findall(
-        r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
-    for block in blocks:
-        compile(block, page.name, "exec")
