@@ -6,16 +6,14 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import define, field
 
 from tests.integration.spark.cluster_driver import Command
-from tests.integration.spark.processes import descendants, wait_until_gone
+from tests.integration.spark.processes import Program
 
 if TYPE_CHECKING:
     from tests.integration.spark.cluster_driver import Rows
@@ -25,64 +23,33 @@ _DRIVER = Path(__file__).with_name("cluster_driver.py")
 _DEADLINE_SECONDS = 300.0
 
 
-class ClusterDriver:
+class ClusterDriver(Program):
     """The driver program, connected to a cluster; it runs one query after the other."""
 
     def __init__(self, cluster: SparkCluster, folder: Path) -> None:
         self.cluster = cluster
-        self._process = subprocess.Popen(
-            [sys.executable, str(_DRIVER), cluster.url, str(folder / "warehouse")],
+        # A loaded machine takes its time to accept a connection.
+        more = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_AUTH_SOCKET_TIMEOUT": "120"}
+        super().__init__(
+            *(sys.executable, str(_DRIVER), cluster.url, str(folder / "warehouse")),
             cwd=folder,
-            env={
-                **os.environ,
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                # A loaded machine takes its time to accept a connection.
-                "SPARK_AUTH_SOCKET_TIMEOUT": "120",
-            },
+            env=os.environ | more,
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
         )
-        self._said: list[str] = []
-        self._drain = threading.Thread(target=self._read_errors, daemon=True)
-        self._drain.start()
-
-    def _read_errors(self) -> None:
-        assert self._process.stderr is not None
-        with self._process.stderr as stream:
-            self._said.extend(stream)
-
-    @property
-    def said(self) -> str:
-        return "".join(self._said[-200:])
 
     def start(self, command: Command) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(command.to_line() + "\n")
-        self._process.stdin.flush()
+        assert self.process.stdin is not None
+        self.process.stdin.write(command.to_line() + "\n")
+        self.process.stdin.flush()
 
     def wait_for(self, path: Path, answer: Path) -> None:
         """Wait for a file that the driver or one of its tasks writes before the answer."""
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while not path.exists():
-            assert self._process.poll() is None, self.said
+            assert self.process.poll() is None, self.said
             assert path == answer or not answer.exists(), answer.read_text() + self.said
             assert time.monotonic() < deadline, f"no {path.name}\n{self.said}"
             time.sleep(0.02)
-
-    def stop(self) -> None:
-        family = descendants(self._process.pid)
-        for process in family:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, 9)
-        self._process.kill()
-        self._process.wait()
-        wait_until_gone(family)
-        self._drain.join()
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
 
 
 @define

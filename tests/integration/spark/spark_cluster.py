@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
-import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
 
-from tests.integration.spark.processes import command_line, descendants, wait_until_gone
+from tests.integration.spark.processes import Program, command_line, descendants
 
 if TYPE_CHECKING:
     import psutil
@@ -28,61 +24,29 @@ _HOSTS = ("127.0.0.1", "localhost")
 _DEADLINE_SECONDS = 120.0
 
 
-class _Daemon:
+class _Daemon(Program):
     """One process of the cluster, with its descendants, and what it says."""
 
     def __init__(self, *arguments: str, folder: Path) -> None:
-        environment = {
-            **os.environ,
+        options = f"{os.environ['SPARK_SUBMIT_OPTS']} -Dspark.master.rest.enabled=false"
+        more = {
             "SPARK_HOME": str(_SPARK_HOME),
             "SPARK_LOCAL_IP": _HOSTS[0],
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": " ".join(
-                (os.environ["SPARK_SUBMIT_OPTS"], "-Dspark.master.rest.enabled=false")
-            ),
+            "SPARK_DAEMON_JAVA_OPTS": options,
         }
-        self._process = subprocess.Popen(
-            [str(_SPARK_HOME / "bin" / "spark-class"), *arguments],
-            cwd=folder,
-            env=environment,
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._lines: list[str] = []
-        self._drain = threading.Thread(target=self._read_lines, daemon=True)
-        self._drain.start()
-
-    def _read_lines(self) -> None:
-        assert self._process.stderr is not None
-        with self._process.stderr as stream:
-            self._lines.extend(stream)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        command = (str(_SPARK_HOME / "bin" / "spark-class"), *arguments)
+        super().__init__(*command, cwd=folder, env=os.environ | more)
 
     def wait_for(self, pattern: str) -> str:
         """Wait for a line that matches; return its first group."""
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while True:
-            for line in list(self._lines):
+            for line in list(self.lines):
                 if match := re.search(pattern, line):
                     return match[1]
-            assert time.monotonic() < deadline, "".join(self._lines)
+            assert time.monotonic() < deadline, "".join(self.lines)
             time.sleep(0.05)
-
-    def kill(self) -> None:
-        family = descendants(self._process.pid)
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        for process in family:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
-        self._process.wait()
-        wait_until_gone(family)
-        self._drain.join()
 
 
 class SparkCluster:

@@ -35,7 +35,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterDriver]:
     try:
         one = ClusterDriver(cluster, tmp_path_factory.mktemp("driver"))
         yield one
-        one.stop()
+        one.kill()
     finally:
         cluster.stop()
 

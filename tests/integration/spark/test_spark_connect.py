@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinesis_publishers_spark.schema import Columns
+from tests.integration.spark.processes import run_python
 from tests.integration.spark.spark_harness import FROM_THE_START, numbered
 from tests.stored import user_records
 
@@ -32,7 +30,8 @@ def test_every_record_arrives_and_is_copied_over_spark_connect(
     expected = sorted((*place, b"%d" % number) for number, place in enumerate(places))
     local_kinesis.create_stream("copies", 2)
     properties = local_kinesis.properties(flights) | FROM_THE_START
-    _run(str(_CLIENT), json.dumps(properties), str(tmp_path), cwd=tmp_path)
+    # With SPARK_TESTING the server chooses a free port and the client finds it.
+    run_python(str(_CLIENT), json.dumps(properties), str(tmp_path), cwd=tmp_path, SPARK_TESTING="1")
 
     assert json.loads((tmp_path / "session.json").read_text()) == "pyspark.sql.connect.session"
     assert json.loads((tmp_path / "count.json").read_text()) == len(expected)
@@ -48,20 +47,3 @@ def test_every_record_arrives_and_is_copied_over_spark_connect(
     for table in (registered, renamed):
         rows = table.select(["shardId", "sequenceNumber", "data"]).to_pydict().values()
         assert sorted(zip(*rows, strict=True)) == expected
-
-
-def _run(*arguments: str, cwd: Path) -> str:
-    """Run Python to its end, in a folder of its own, and return what it printed."""
-    # With SPARK_TESTING the server chooses a free port and the client finds it.
-    environ = os.environ | {"SPARK_TESTING": "1"}
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-20_000:]
-    return done.stdout

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +12,15 @@ import pyspark_kinesis
 from kinesis_publishers_spark import KinesisDataSource
 from kinesis_publishers_spark.schema import ARROW_SCHEMA
 from pyspark_kinesis import DefaultSource
+from tests.integration.spark.processes import run_python
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 _OPTIONS = {"streamName": "orders", "region": "eu-west-1"}
 _DRIVER = Path(__file__).with_name("discovering_driver.py")
+# Spark looks through the folders of sys.path.
+_FOUND = {"PYTHONPATH": str(Path(pyspark_kinesis.__file__).parents[1])}
 _HEAVY = ("kinesis_publishers", "kinesis_publishers_spark", "aiobotocore", "boto3", "botocore")
 
 
@@ -33,7 +33,7 @@ def test_what_spark_finds_makes_the_data_source() -> None:
 
 def test_looking_for_data_sources_imports_nothing_that_takes_time() -> None:
     code = f"import sys, pyspark_kinesis; print([m for m in {_HEAVY} if m in sys.modules])"
-    assert _run("-c", code) == "[]\n"
+    assert run_python("-c", code, **_FOUND) == "[]\n"
 
 
 @pytest.mark.spark
@@ -44,21 +44,5 @@ def test_the_format_is_known_without_register_and_after_it(
 ) -> None:
     local_kinesis.create_stream("orders")
     options = json.dumps(local_kinesis.properties("orders"))
-    printed = _run(str(_DRIVER), options, cwd=tmp_path)
+    printed = run_python(str(_DRIVER), options, cwd=tmp_path, **_FOUND)
     assert json.loads(printed) == [ARROW_SCHEMA.names, ARROW_SCHEMA.names]
-
-
-def _run(*arguments: str, cwd: Path | None = None) -> str:
-    # Spark looks through the folders of sys.path.
-    folder = str(Path(pyspark_kinesis.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env=os.environ | {"PYTHONPATH": folder},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-20_000:]
-    return done.stdout
