@@ -63,13 +63,6 @@ def test_what_skips_its_checkpoint_is_read_again_by_the_next_run(orders: Orders)
     assert scanned(orders, 8) == list(range(12, 20))
 
 
-def test_a_later_record_covers_those_that_skipped_their_checkpoints(orders: Orders) -> None:
-    orders.put(20, key="one shard")
-    flushed = Collector(20, before=lambda n: None if n % 10 == 9 else ScanResult.SKIP_CHECKPOINT)
-    scan(orders.properties(), flushed)
-    assert scanned_in_next_run(orders) == []
-
-
 @pytest.mark.parametrize("has_hook", [False, True])
 def test_the_end_of_a_shard_covers_what_skipped_its_checkpoint_if_a_hook_is_told(
     orders: Orders, has_hook: bool

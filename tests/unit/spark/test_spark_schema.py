@@ -81,7 +81,9 @@ def test_a_row_has_the_identity_of_its_record(
     subs: list[int | None] | None, markers: list[str | None] | None
 ) -> None:
     batch = _batch(sub_sequence_numbers=subs, markers=markers)
-    rows = to_spark_arrow(batch, Columns(metadata=True, marker=True))
+    columns = Columns(metadata=True, marker=True)
+    rows = to_spark_arrow(batch, columns)
+    assert rows.schema.equals(columns.arrow)
     assert rows.column("recordId").to_pylist() == [one.id for one in batch]
     marked = rows.column("batchMarker").to_pylist()
     assert marked == [one.marker or one.id for one in batch]
@@ -159,19 +161,3 @@ def test_a_column_that_must_not_be_null_is_refused() -> None:
     schema["data"].nullable = False
     with pytest.raises(InvalidOptionError, match="data binary not null"):
         check_schema(schema, Columns(metadata=False))
-
-
-def test_a_record_without_a_marker_has_its_place_in_the_column() -> None:
-    columns = Columns(marker=True)
-    plain = to_spark_arrow(_batch(), columns)
-    assert plain.schema.equals(columns.arrow)
-    places = plain.column("batchMarker").to_pylist()
-    numbers = plain.column("sequenceNumber").to_pylist()
-    assert [place.split("/")[2] for place in places] == numbers
-    assert len(set(places)) == len(places)
-
-    inside = _batch(sub_sequence_numbers=[None, 7], markers=[None, "q/0/0/x"])
-    first, second = to_spark_arrow(inside, columns).column("batchMarker").to_pylist()
-    assert (first, second) == (places[0], "q/0/0/x")
-    unmarked = to_spark_arrow(_batch(sub_sequence_numbers=[0, 7]), columns)
-    assert [one.split("/")[3] for one in unmarked.column("batchMarker").to_pylist()] == ["0", "7"]

@@ -1,4 +1,8 @@
-"""Records that are gone: an error that says what to do, or an exact note of what was skipped."""
+"""Records that are gone: an error that says what to do, or an exact note of what was skipped.
+
+``tests/integration/readers`` has both planners' readers over days of simulated time; here is what
+queries make of it, from their offsets.
+"""
 
 from __future__ import annotations
 
