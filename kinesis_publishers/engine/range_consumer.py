@@ -270,9 +270,6 @@ class Leftovers:
     # With the time of their addition; the oldest first.
     _kept: dict[_Key, tuple[Leftover, float]] = field(factory=dict, init=False)
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def keep(self, shard: ShardKey, leftover: Leftover) -> None:
         """Keep the leftover of a range of ``shard``."""
         key = shard, leftover.following
