@@ -1,12 +1,12 @@
 """The replaceable parts of the framework, as interfaces."""
 
-from kinesis_publishers.abc.assigner import ShardAssigner as ShardAssigner
-from kinesis_publishers.abc.assigner import SharedReading as SharedReading
 from kinesis_publishers.abc.checkpoint_store import CheckpointStore as CheckpointStore
 from kinesis_publishers.abc.checkpoint_store import CheckpointStoreContext as CheckpointStoreContext
 from kinesis_publishers.abc.checkpoint_store import ForeignTable as ForeignTable
 from kinesis_publishers.abc.hooks import EventReporter as EventReporter
 from kinesis_publishers.abc.hooks import Partitioner as Partitioner
+from kinesis_publishers.abc.hooks import ShardAssigner as ShardAssigner
+from kinesis_publishers.abc.hooks import SharedReading as SharedReading
 from kinesis_publishers.abc.hooks import WatermarkAssigner as WatermarkAssigner
 from kinesis_publishers.abc.planes import ControlContext as ControlContext
 from kinesis_publishers.abc.planes import ControlPlane as ControlPlane
