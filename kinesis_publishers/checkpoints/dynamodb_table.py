@@ -141,12 +141,7 @@ class DynamoDbTable:
             request["ExclusiveStartKey"] = last_key
 
     async def _provide_table(self) -> None:
-        """Wait until the table is ready; create it if it is missing.
-
-        Raises:
-            CheckpointError: it has other keys, or does not become ready.
-            AccessDeniedError: the credentials do not allow it; says what to do.
-        """
+        """Wait until the table is ready; create it if it is missing."""
         try:
             async with self._clock.timeout(_ACTIVE_TIMEOUT_SECONDS) as limit:
                 while not await self._is_active():

@@ -130,7 +130,7 @@ class SqlCheckpointStore(VersionedStore):
         return await self._call(lambda connection: self._write(changes, connection))
 
     async def _call(self, work: Callable[[AsyncConnection], Awaitable[_T]]) -> _T:
-        """Run ``work`` in a transaction; repeat it as a whole where that may help."""
+        """Run ``work`` in a transaction, with retries of the whole."""
 
         async def attempt() -> _T:
             try:
@@ -179,12 +179,6 @@ class SqlCheckpointStore(VersionedStore):
         return await _rows(connection, query.with_for_update())
 
     async def _provide_table(self, connection: AsyncConnection) -> None:
-        """Create the table if it is missing.
-
-        Raises:
-            CheckpointError: it has another primary key, or is missing and not to be created.
-            AccessDeniedError: the user may not create it.
-        """
         table, create = self._table, sa.schema.CreateTable(self._table)
         try:
             found = await connection.run_sync(

@@ -80,11 +80,7 @@ _MEANINGS: Final = (
 
 
 def _create(path: Path) -> None:
-    """Create the file, its directory and its schema where they are missing.
-
-    Raises:
-        CheckpointError: the file is something else, or a newer version wrote it.
-    """
+    """Create the file, its directory and its schema where they are missing."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -130,10 +126,6 @@ def _transaction(path: Path) -> Iterator[sqlite3.Connection]:
     Every transaction has its own connection, which takes a fraction of a millisecond: threads and
     forked processes share nothing. The file is not made again: if it is removed while in use, its
     checkpoints are gone.
-
-    Raises:
-        ResourceInUseError: another process holds the lock; the call may be repeated.
-        CheckpointError: the file cannot be used.
     """
     uri = f"{path.absolute().as_uri()}?mode=rw"
     connect = partial(sqlite3.connect, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
