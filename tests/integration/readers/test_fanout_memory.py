@@ -95,13 +95,11 @@ def test_the_application_blocks_for_a_moment():
         assert all(reader.server.open_subscriptions(STREAM) <= 8 for reader in readers)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "seconds",
+def test_the_application_blocks_for_long_with_sixteen_shards_at_full_rate():
     # Longer than the 30 s after which a subscription that waits for room is closed.
-    [pytest.param(45, marks=pytest.mark.long), pytest.param(240, marks=pytest.mark.soak)],
-)
-def test_the_application_blocks_for_long_with_sixteen_shards_at_full_rate(seconds: int):
+    seconds = 240
     with blocked(seconds, shards=16) as readers:
         for reader in readers:
             # A subscription that is not read is closed.

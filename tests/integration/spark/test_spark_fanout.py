@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.integration.spark.consumers import StreamConsumer, eventually, guards_below
+from tests.integration.spark.drivers import Driver, read_files
 from tests.integration.spark.processes import (
     command_line,
     descendants,
@@ -19,9 +21,7 @@ from tests.integration.spark.processes import (
 )
 from tests.integration.spark.spark_harness import (
     FROM_THE_START,
-    RunningQuery,
     assert_in_order_per_key,
-    by_place,
     numbered,
     numbers,
 )
@@ -29,8 +29,10 @@ from tests.integration.spark.spark_harness import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
     from tests.integration.spark.spark_harness import QueryRunner
 
+_DEADLINE_SECONDS = 180.0
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
@@ -67,48 +69,6 @@ def test_one_subscription_per_shard_serves_a_query_which_leaves_nothing_behind(
     assert consumer.calls()["RegisterStreamConsumer"] == 1
 
 
-@pytest.mark.long
-def test_each_record_is_there_once_although_a_batch_failed_and_the_publisher_changes_twice(
-    runner: QueryRunner, flights: str, consumer: StreamConsumer
-) -> None:
-    runner.server.put_many(flights, numbered(0, 400))
-    batch_id, before = runner.run_into_a_failure(**FROM_THE_START)
-    running = RunningQuery()
-    put = 400
-    for settings in (consumer.options, {}):
-        runner.server.put_many(flights, numbered(put, put + 300))
-        put += 300
-        with runner.run(earlier=running, **FROM_THE_START, **settings) as running:
-            running.wait_for_rows(put)
-    assert by_place(running.batches[batch_id]) == by_place(before)
-    assert sorted(numbers(running.rows)) == list(range(put))
-    assert_in_order_per_key(running.rows)
-
-
-@pytest.mark.long
-def test_eager_registers_once_at_load_and_the_reader_only_if_the_consumer_is_deleted(
-    runner: QueryRunner, flights: str, consumer: StreamConsumer
-) -> None:
-    eager = {**FROM_THE_START, **consumer.options, "kinesis.stream.efo.registration": "EAGER"}
-    options = {**runner.server.properties(flights), **eager}
-    frame = runner.spark.readStream.format("kinesis").options(**options).load()
-    assert consumer.is_there
-    at_load = consumer.calls()
-    assert at_load["RegisterStreamConsumer"] == 1
-    runner.server.put_many(flights, numbered(0, 100))
-    with runner.run_frame(frame) as running:
-        running.wait_for_rows(100)
-        assert consumer.calls() == at_load
-        # When it is deleted, the reader does register, and nothing is lost.
-        runner.server.deregister_consumer(flights, consumer.name)
-        runner.server.put_many(flights, numbered(100, 200))
-        running.wait_for_rows(200)
-        assert consumer.calls()["RegisterStreamConsumer"] == 2
-    consumer.wait_until_gone()
-    assert sorted(numbers(running.rows)) == list(range(200))
-    assert_in_order_per_key(running.rows)
-
-
 def test_none_takes_the_arns_from_options_whose_keys_spark_lower_cases(
     runner: QueryRunner,
 ) -> None:
@@ -129,6 +89,7 @@ def test_none_takes_the_arns_from_options_whose_keys_spark_lower_cases(
         running.wait_for_rows(100)
     assert sorted(numbers(running.rows)) == list(range(100))
     assert consumer.calls() == before
+    assert runner.server.calls("SubscribeToShard")
     assert consumer.is_there
 
 
@@ -173,3 +134,39 @@ def test_what_cannot_be_registered_eagerly_is_said_at_load(
     options = {**runner.server.properties(flights), **eager}
     with pytest.raises(AnalysisException, match="kinesis:RegisterStreamConsumer"):
         runner.spark.readStream.format("kinesis").options(**options).load()
+
+
+@pytest.mark.long
+def test_the_consumer_of_a_driver_that_is_killed_is_removed(
+    local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    output = tmp_path / "output"
+    output.mkdir()
+    local_kinesis.create_stream("payments", 2)
+    local_kinesis.put_many("payments", numbered(0, 500))
+    consumer = StreamConsumer(local_kinesis, "payments")
+    properties = {
+        **local_kinesis.properties("payments"),
+        **FROM_THE_START,
+        **consumer.options,
+        "kinesis.stream.efo.registration": "EAGER",
+    }
+    driver = Driver(properties, tmp_path / "checkpoint", output)
+    try:
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while len(read_files(output)) < 500:
+            driver.wait(0.1)
+            assert time.monotonic() < deadline, driver.said
+        guards = guards_below(driver.pid)
+        assert len(guards) == 1
+        assert consumer.is_there
+    finally:
+        driver.kill()
+    eventually(
+        lambda: local_kinesis.open_subscriptions("payments") == 0, "the end of the subscriptions"
+    )
+    consumer.wait_until_gone()
+    wait_until_gone(guards)
+    assert consumer.calls()["RegisterStreamConsumer"] == 1
+    assert consumer.calls()["DeregisterStreamConsumer"] == 1
+    assert sorted(int(data) for *_, data in read_files(output)) == list(range(500))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.integration.spark.planner.stream_ledger import Place
     from tests.integration.spark.spark_harness import QueryRunner
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(900)]
 
 _ROUNDS = 5
 

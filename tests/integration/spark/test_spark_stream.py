@@ -1,7 +1,8 @@
-"""A stream into Spark: rows, offsets, limits, errors."""
+"""A stream into Spark: rows, limits, errors, restarts, reshards; ``planner/`` has more of these."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,15 @@ from pyspark.sql.types import _parse_datatype_string
 
 from kinesis_publishers.testing.local_kinesis import Limits
 from kinesis_publishers_spark.schema import SPARK_SCHEMA
-from tests.integration.spark.spark_harness import FROM_THE_START, numbered
+from tests.integration.spark.processes import source_processes, wait_until_gone
+from tests.integration.spark.spark_harness import (
+    FROM_THE_START,
+    MOSTLY_PREFETCH,
+    assert_in_order_per_key,
+    by_place,
+    numbered,
+    numbers,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
 
     from tests.integration.spark.spark_harness import QueryRunner, RunningQuery
 
+_WIDE = "wide"
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
@@ -153,3 +163,80 @@ def test_an_error_while_reading_fails_the_query(runner: QueryRunner, flights: st
         with pytest.raises(StreamingQueryException, match="ResourceNotFoundException") as raised:
             running.wait_for_rows(11)
         assert "Traceback" not in str(raised.value)
+
+
+def test_stopping_in_full_flow_leaves_no_process_behind(runner: QueryRunner, flights: str) -> None:
+    wait_until_gone(source_processes())  # of earlier tests
+    runner.server.put_many(flights, [(f"key-{n}", bytes(10_000)) for n in range(20_000)])
+    with runner.run(**FROM_THE_START, maxRecordsPerTrigger="500") as running:
+        running.wait_for_rows(1500)
+        sources = source_processes()
+        assert len(sources) == 1, "the source runs in a process of its own"
+    wait_until_gone(sources)
+
+
+def test_a_micro_batch_that_failed_reads_the_same_rows_after_a_restart(
+    runner: QueryRunner, flights: str
+) -> None:
+    runner.server.put_many(flights, numbered(0, 400))
+    batch_id, before = runner.run_into_a_failure(**FROM_THE_START)
+    # What arrives meanwhile belongs to later micro-batches, although it is there to be read.
+    runner.server.put_many(flights, numbered(400, 800))
+    runner.server.reshard(flights, 8)
+    runner.server.put_many(flights, numbered(800, 1000))
+    with runner.run(**FROM_THE_START) as running:
+        running.wait_until(lambda: len(running.rows) >= 1000)
+
+    assert by_place(running.batches[batch_id]) == by_place(before)
+    assert sorted(numbers(running.rows)) == list(range(1000))
+    assert_in_order_per_key(running.rows)
+
+
+def test_a_reshard_while_reading_keeps_every_record_and_the_order_of_each_key(
+    runner: QueryRunner, flights: str
+) -> None:
+    options = {**FROM_THE_START, "kinesis.shard.discovery.intervalmillis": "300"}
+    with runner.run(**options) as running:
+        for index, shards in enumerate((8, 4, 6, 3)):
+            runner.server.put_many(flights, numbered(1000 * index, 1000 * index + 1000))
+            running.wait_for_rows(1000 * index + 200)
+            runner.server.reshard(flights, shards)
+        runner.server.put_many(flights, numbered(4000, 5000))
+        running.wait_for_rows(5000)
+    assert sorted(numbers(running.rows)) == list(range(5000))
+    assert_in_order_per_key(running.rows)
+
+
+def split_first_shards(runner: QueryRunner, count: int) -> None:
+    with closing(runner.server.client()) as client:
+        for shard in client.list_shards(StreamName=_WIDE, MaxResults=count)["Shards"]:
+            keys = shard["HashKeyRange"]
+            middle = (int(keys["StartingHashKey"]) + int(keys["EndingHashKey"])) // 2
+            client.split_shard(
+                StreamName=_WIDE, ShardToSplit=shard["ShardId"], NewStartingHashKey=str(middle)
+            )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@MOSTLY_PREFETCH
+def test_five_hundred_shards_are_read_and_some_of_them_split(
+    runner: QueryRunner, planner: str
+) -> None:
+    runner.server.create_stream(_WIDE, 500)
+    runner.server.put_many(_WIDE, numbered(0, 3000, keys=3000))
+    options = {
+        **FROM_THE_START,
+        "kinesis.spark.planner": planner,
+        # So many shards would keep the local server busy with nothing.
+        "kinesis.shard.getrecords.intervalmillis": "2000",
+        "kinesis.shard.discovery.intervalmillis": "1000",
+    }
+    with runner.run(_WIDE, **options) as running:
+        running.wait_for_rows(3000)
+        split_first_shards(runner, 10)
+        runner.server.put_many(_WIDE, numbered(3000, 6000, keys=3000))
+        running.wait_for_rows(6000)
+    assert sorted(numbers(running.rows)) == list(range(6000))
+    assert len({row.shardId for row in running.rows}) > 490
+    assert_in_order_per_key(running.rows)

@@ -43,11 +43,10 @@ _EVERY = list(itertools.product(SHAPES, ARRIVALS, _PLANNERS, _RUNS))
 
 
 def _cells() -> list[Any]:
-    # Each shape, planner and run meet each other in the long run, but not in every combination.
-    long = {one for number, one in enumerate(_EVERY) if number % 17 == 0} - set(_MOST_TELLING)
-    soak = set(_EVERY) - long - set(_MOST_TELLING)
-    marked = {**dict.fromkeys(long, pytest.mark.long), **dict.fromkeys(soak, pytest.mark.soak)}
-    return [pytest.param(*one, marks=marked.get(one, ()), id="-".join(one)) for one in _EVERY]
+    return [
+        pytest.param(*one, marks=[pytest.mark.soak] * (one not in _MOST_TELLING), id="-".join(one))
+        for one in _EVERY
+    ]
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from tests.integration.leases.kcl.kcl_application import (
 if TYPE_CHECKING:
     from tests.integration.leases.kcl.kcl_application import KclApplication
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("kcl")]
+# What the KCL does alone changes with its version only, which the project of its worker pins.
+pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("kcl")]
 
 
 def put_one(kcl: KclApplication, shards: int = 1) -> str:

@@ -12,17 +12,15 @@ from tests.integration.leases.kcl.kcl_application import STREAM, lease_row, shar
 if TYPE_CHECKING:
     from tests.integration.leases.kcl.kcl_application import KclApplication
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("kcl")]
-
-# What the KCL does changes with its version only, which the project of its worker pins.
-_SOAK = pytest.mark.soak
+# What the KCL does alone changes with its version only, which the project of its worker pins.
+pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("kcl")]
 
 
 @pytest.mark.parametrize(
     "count",
     [
-        pytest.param(6, id="the last of an aggregate", marks=_SOAK),
-        pytest.param(7, id="an unaggregated record", marks=_SOAK),
+        pytest.param(6, id="the last of an aggregate"),
+        pytest.param(7, id="an unaggregated record"),
         pytest.param(9, id="the middle of an aggregate"),
     ],
 )
@@ -38,12 +36,12 @@ def test_a_checkpoint_is_the_position_of_a_record(kcl: KclApplication, count: in
 @pytest.mark.parametrize(
     ("record", "sub", "first"),
     [
-        pytest.param(0, 0, 1, id="an unaggregated record", marks=_SOAK),
-        pytest.param(0, 7, 1, id="a part that an unaggregated record has not", marks=_SOAK),
-        pytest.param(1, 0, 2, id="the first of an aggregate", marks=_SOAK),
+        pytest.param(0, 0, 1, id="an unaggregated record"),
+        pytest.param(0, 7, 1, id="a part that an unaggregated record has not"),
+        pytest.param(1, 0, 2, id="the first of an aggregate"),
         pytest.param(1, 1, 3, id="the middle of an aggregate"),
-        pytest.param(1, 4, 6, id="the last of an aggregate", marks=_SOAK),
-        pytest.param(1, 2**31, 6, id="beyond the last of an aggregate", marks=_SOAK),
+        pytest.param(1, 4, 6, id="the last of an aggregate"),
+        pytest.param(1, 2**31, 6, id="beyond the last of an aggregate"),
     ],
 )
 def test_it_begins_after_its_checkpoint(
@@ -76,7 +74,6 @@ def test_an_instant_is_the_one_that_the_worker_is_configured_with(kcl: KclApplic
     kcl.wait_until(lambda: len(worker.records) == len(positions))
 
 
-@_SOAK
 @pytest.mark.parametrize("checkpoint", ["AT_TIMESTAMP", "SHARD_END"])
 def test_it_keeps_a_lease_that_it_cannot_read_or_need_not(
     kcl: KclApplication, checkpoint: str

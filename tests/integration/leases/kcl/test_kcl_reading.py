@@ -86,6 +86,7 @@ def check_lease(number: int, row: Row, last: dict[str, str]) -> None:
     }
 
 
+@pytest.mark.soak
 def test_a_second_worker_steals_its_share(kcl: KclApplication) -> None:
     put_values(kcl, 4)
     kcl.create_table(*map(lease_row, range(4)))
@@ -136,20 +137,6 @@ def test_a_split_and_a_merge(kcl: KclApplication) -> None:
     begun = [event.shard for event in worker.events if event.event in ("initialized", "shardEnded")]
     assert begun[:2] == [shard_id(0)] * 2
     assert begun[-1] == shard_id(3)
-
-
-def test_many_streams_in_one_table(kcl: KclApplication) -> None:
-    streams = ["123456789012:orders:1700000000", "123456789012:bills:1700000001"]
-    for stream in ("orders", "bills"):
-        kcl.server.create_stream(stream)
-        kcl.server.put_many(stream, [("a", stream.encode())])
-    worker = kcl.start("one", streams=",".join(streams))
-    kcl.wait_until(lambda: {*read_by(worker)} == {b"bills", b"orders"})
-    rows = kcl.rows()
-    for stream in streams:
-        row = rows[f"{stream}:{shard_id(0)}"]
-        assert row["streamName"] == {"S": stream}
-        assert row["shardId"] == {"S": shard_id(0)}
 
 
 def test_fan_out_over_plain_http(kcl: KclApplication) -> None:
