@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import repeat
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from attrs import define, evolve, field, frozen
 
@@ -37,12 +37,6 @@ _MOST_BYTES_AT_ONCE: Final = 256 * 1024
 _T = TypeVar("_T")
 
 
-@frozen(kw_only=True, eq=False)
-class _Listing:
-    at: datetime
-    shards: Mapping[ShardKey, Shard]
-
-
 @define(eq=False)
 class Deaggregator:
     """Replaces aggregates by the records inside them.
@@ -56,10 +50,7 @@ class Deaggregator:
     unknown.
 
     Args:
-        mode: how aggregates are delivered.
-        events: receives a report of each delivery with aggregates.
         list_shards: lists the shards of a stream (by ARN) if a shard is known only by name.
-        fails_on_invalid: whether an invalid aggregate is an error.
         was_auto: returns whether a stream (by ARN) distributes records itself, or is known to have
             done so; by default no stream does.
         clock: the service's clock, by which records arrive.
@@ -74,34 +65,27 @@ class Deaggregator:
     # Streams that are known to have done so, and up to when others have not, in epoch seconds.
     _auto: set[str] = field(factory=set, init=False)
     _keyed_until: dict[str, float] = field(factory=dict, init=False)
-    # The last listing of each stream, by ARN.
-    _listed: dict[str, _Listing] = field(factory=dict, init=False)
+    # The last listing of each stream, by ARN, and when it was made.
+    _listed: dict[str, tuple[datetime, Mapping[ShardKey, Shard]]] = field(factory=dict, init=False)
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     # An invalid aggregate and a record that is left out are worth one warning per shard.
     _warned: set[tuple[ShardKey, str]] = field(factory=set, init=False)
 
     async def expand(self, batch: RecordBatch, shard: Shard | None) -> RecordBatch:
-        """Return the records of ``batch`` with its aggregates deaggregated.
+        """Return the records of ``batch``, as they are stored, with its aggregates deaggregated.
 
-        Args:
-            batch: whole records, as Kinesis stored them.
-            shard: their shard from ListShards, with parents and hash keys; with ``None`` the first
-                aggregate causes a listing.
+        ``shard`` is theirs from ListShards, with parents and hash keys; with ``None`` the first
+        aggregate causes a listing.
 
         Raises:
             AggregationError: an aggregate is invalid, and that is an error.
-            ShardNotFoundError: the shard is no longer listed.
-            ServiceError: the shards could not be listed, or the stream described.
+            ServiceError: the shards cannot be listed, or the stream described; a
+                ``ShardNotFoundError`` if the shard is no longer listed.
         """
         if self._mode is AggregationMode.OFF or not has_aggregates(batch.payloads):
             return batch
         hash_range = await self._range_of(shard, batch)
-        work = partial(
-            expand,
-            batch,
-            hash_range,
-            fails_on_invalid=self._fails_on_invalid,
-        )
+        work = partial(expand, batch, hash_range, fails_on_invalid=self._fails_on_invalid)
         filters = True if self._mode is AggregationMode.KPL else None
         if batch.shard.stream_arn in self._auto:
             filters = False
@@ -143,21 +127,19 @@ class Deaggregator:
         arn = key.stream_arn
         # Many ranges meet their first aggregates at once: one listing serves all of them.
         async with self._listing:
-            listing = self._listed.get(arn)
-            if listing is None or key not in listing.shards or now - listing.at > _LISTING_AGE:
-                listed = await self._list_shards(arn)
-                listing = _Listing(at=now, shards={one.key: one for one in listed})
-                self._listed[arn] = listing
-        try:
-            return listing.shards[key]
-        except KeyError:
+            at, shards = self._listed.get(arn, (now, {}))
+            if key not in shards or now - at > _LISTING_AGE:
+                shards = {one.key: one for one in await self._list_shards(arn)}
+                self._listed[arn] = now, shards
+        if (shard := shards.get(key)) is None:
             raise ShardNotFoundError(
                 f"{key} is no longer listed, because it has left the retention: nothing tells "
                 "which records of its aggregates belong to it. kinesis.aggregation = unfiltered "
                 "delivers all of them.",
                 operation="ListShards",
                 code="ShardNotListed",
-            ) from None
+            )
+        return shard
 
     def _report(self, shard: Shard, found: AggregatesExpanded, problem: str) -> None:
         if found.left_out:
@@ -201,13 +183,7 @@ def _count(payload: bytes) -> int:
 
 @frozen(kw_only=True, eq=False)
 class Expansion:
-    """A delivery whose aggregates have been deaggregated.
-
-    Attributes:
-        batch: the records; those from an aggregate have a sub-sequence number.
-        found: the number of records of each kind.
-        problem: the problem of the first invalid aggregate.
-    """
+    """A deaggregated delivery, its counts, and the problem of the first invalid aggregate."""
 
     batch: RecordBatch
     found: AggregatesExpanded
@@ -224,14 +200,11 @@ def expand(
     """Deaggregate the aggregates in ``batch``; other records stay unchanged.
 
     Args:
-        batch: records as Kinesis stored them.
         hash_range: the hash keys of the shard. Records in KPL aggregates with other hash keys are
-            left out: the KPL puts them again into their own shard. ``None`` leaves out nothing.
+            left out; ``None`` leaves out nothing.
         filters: leave them out of the aggregates of every producer, or of none.
-        fails_on_invalid: raise an error instead of returning an invalid aggregate unchanged.
-
-    Raises:
-        AggregationError: an aggregate is invalid; the message has shard and sequence number.
+        fails_on_invalid: raise an AggregationError, which names the record, for an invalid
+            aggregate instead of returning it unchanged.
     """
     columns = _Columns(batch, hash_range, filters, fails_on_invalid)
     for index, payload in enumerate(batch.payloads):
@@ -252,7 +225,6 @@ class _Columns:
     _sub_sequence_numbers: list[int | None] = field(factory=list, init=False)
     _explicit_hash_keys: list[str | None] = field(factory=list, init=False)
     _markers: list[str | None] = field(factory=list, init=False)
-    _has_markers: bool = field(default=False, init=False)
     # By the names of the attributes of AggregatesExpanded.
     _counts: Counter[str] = field(factory=Counter, init=False)
     _problem: str = field(default="", init=False)
@@ -300,18 +272,14 @@ class _Columns:
         if inside.copies:
             needed = [one for one in needed if one not in inside.copies]
             self._counts["copies"] += len(inside.copies)
-        markers = inside.markers or [None] * len(inside)
-        if len(needed) == len(inside):
-            self._payloads += inside.payloads
-            self._partition_keys += inside.partition_keys
-            self._explicit_hash_keys += inside.explicit_hash_keys
-            self._markers += markers
-        else:
-            self._payloads += [inside.payloads[one] for one in needed]
-            self._partition_keys += [inside.partition_keys[one] for one in needed]
-            self._explicit_hash_keys += [inside.explicit_hash_keys[one] for one in needed]
-            self._markers += [markers[one] for one in needed]
-        self._has_markers |= inside.markers is not None
+        columns: tuple[tuple[list[Any], Sequence[Any]], ...] = (
+            (self._payloads, inside.payloads),
+            (self._partition_keys, inside.partition_keys),
+            (self._explicit_hash_keys, inside.explicit_hash_keys),
+            (self._markers, inside.markers or [None] * len(inside)),
+        )
+        for own, column in columns:
+            own.extend(column if len(needed) == len(inside) else [column[one] for one in needed])
         self._sub_sequence_numbers += needed
         self._origins += repeat(index, len(needed))
         self._counts["aggregates"] += 1
@@ -348,7 +316,7 @@ class _Columns:
             encryption_types=None if types is None else [types[one] for one in origins],
             sub_sequence_numbers=self._sub_sequence_numbers,
             explicit_hash_keys=self._explicit_hash_keys,
-            markers=self._markers if self._has_markers else None,
+            markers=self._markers if any(self._markers) else None,
         )
         return Expansion(
             batch=expanded if self._counts["aggregates"] else batch,
