@@ -23,13 +23,9 @@ _CONTAINS_ITSELF: Final = (1, 256, 0.0)
 
 @define
 class Bounds:
-    """Follows the types of a schema.
+    """Follows the types of a schema, with the schemas that have names as fastavro parsed them.
 
-    Args:
-        names: the schemas that have names, as fastavro has parsed them.
-
-    Attributes:
-        is_recursive: whether a schema contains itself: how deep a value is, its payload decides.
+    If one ``is_recursive``, it contains itself, and the payload decides how deep a value is.
     """
 
     _names: Mapping[str, Any]

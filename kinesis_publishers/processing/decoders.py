@@ -62,18 +62,12 @@ class DecodedRecord(_WithValue, Record):  # type: ignore[misc]
 
 
 def decoded(record: Record, decode: Decoder) -> DecodedRecord:
-    """Return ``record`` with its value; raises what ``decode`` raises."""
+    """Return ``record`` with its value."""
     return tuple.__new__(DecodedRecord, (*record, decode(record.data)))
 
 
 def decoder_of(decode: str | Decoder | None) -> Decoder | None:
-    """Return the decoder that is meant by a name, or by itself.
-
-    Raises:
-        ValueError: no decoder has the name.
-        TypeError: it is neither a name nor can it be called.
-        ModuleNotFoundError: the decoder needs a package that is not installed.
-    """
+    """Return the decoder of a name, or the given one; raise if there is none."""
     if decode is None or (callable(decode) and not iscoroutinefunction(decode)):
         return decode
     if not isinstance(decode, str):
@@ -216,10 +210,7 @@ def _decompressed(body: bytes, max_bytes: int) -> bytes:
 
 
 def _json(data: bytes) -> Any:
-    """Return what JSON holds, with its whole numbers as they are.
-
-    orjson makes floats of numbers that have more than 64 bits.
-    """
+    """Return what JSON holds; orjson alone makes floats of whole numbers beyond 64 bits."""
     value = orjson.loads(data)
     # Each test is slower and leaves fewer payloads; of 19 digits, 4 in a row are fourth bytes.
     if (

@@ -31,9 +31,9 @@ def letters_of(record: Record, error: Exception, part_bytes: int | None = None) 
     """Yield JSON objects, each on a line, for the parts of a record; one without ``part_bytes``.
 
     With it, a letter that claims to have been put aside three times yields none: its stream seems
-    to be read by the program that puts letters there. A producer can forge such a letter. It is
-    not lost either: an error in the log names its place, and it stays in its stream. To raise
-    here would let producers stop readers.
+    to be read by the program that puts letters there. It stays in its stream, and an error in the
+    log names its place. To raise here would let producers, who can forge such letters, stop
+    readers.
     """
     import pybase64  # Most programs write no dead letters.
 
@@ -85,28 +85,25 @@ def _text_of(error: Exception) -> str:
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file without following a link; a new one is only for this user."""
+    """Open a file without following a link; only this user can read a new one."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def check_stream(letters: Properties, source: Properties) -> None:
-    """Check that letters do not go to a stream that is read.
-
-    Raises:
-        InvalidOptionError: they do, as far as the properties show.
-    """
+    """Raise an InvalidOptionError if letters go to a stream that is read, by its properties."""
     both = [StreamsConfig.from_properties(one).streams for one in (letters, source)]
     for mine, other in product(*both):
         if mine.name != other.name:
             continue
         is_same = mine.arn == other.arn
         if not (mine.arn and other.arn):
-            ours, theirs = (
-                AwsConfig.from_properties(with_region(one)) for one in (letters, source)
-            )
-            # The credentials of another account differ.
-            is_same = (mine.region or ours.region, ours.endpoint_url, ours.credentials) == (
-                *(other.region or theirs.region, theirs.endpoint_url, theirs.credentials),
+            ours = AwsConfig.from_properties(with_region(letters))
+            theirs = AwsConfig.from_properties(with_region(source))
+            is_same = (
+                (mine.region or ours.region) == (other.region or theirs.region)
+                and ours.endpoint_url == theirs.endpoint_url
+                # The credentials of another account differ.
+                and ours.credentials == theirs.credentials
             )
         if is_same:
             raise InvalidOptionError(
