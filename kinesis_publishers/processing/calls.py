@@ -9,13 +9,11 @@ import inspect
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
-
-from attrs import Factory, define, field
 
 from kinesis_publishers.event_loop import FORKED, OwnProcess
 from kinesis_publishers.model import Record, RecordBatch
@@ -56,17 +54,9 @@ class CallThreads(ThreadPoolExecutor):
         *arguments: object,
         then: Callable[[], None],
     ) -> None:
-        """Call ``callback`` in a thread and, when it has returned, ``then`` on the event loop.
+        """Do :func:`call_plain` in a thread and, when it has returned, ``then`` on the event loop.
 
-        A thread cannot be interrupted: a cancellation waits for the call to end, and the call
-        counts.
-
-        Args:
-            name: what is called, and for what.
-
-        Raises:
-            Exception: what the callback raised, with a note that names the callback.
-            TypeError: the callback returned an awaitable.
+        A thread cannot be interrupted: a cancellation waits for the call, which then counts.
         """
         running = self.start(partial(call_plain, name, callback, *arguments))
         try:
@@ -83,12 +73,10 @@ class CallThreads(ThreadPoolExecutor):
 
 
 def call_in_thread(callback: Callable[..., _T], *arguments: object) -> _T:
-    """Call ``callback`` and return its result; a cancellation inside it is a failure.
+    """Call ``callback`` and return its result.
 
-    Raises:
-        RuntimeError: the callback has raised what means something else to the task that waits for
-            the thread: a CancelledError would look as if that task had been cancelled, and a
-            StopIteration would never reach it.
+    Two exceptions mean something else to the task that waits for the thread: a CancelledError would
+    look as if that task had been cancelled, and a StopIteration would never reach it.
     """
     try:
         return callback(*arguments)
@@ -105,7 +93,7 @@ def call_in_thread(callback: Callable[..., _T], *arguments: object) -> _T:
 
 
 def call_plain(name: str, callback: Callable[..., object], *arguments: object) -> None:
-    """Call ``callback``, and refuse an awaitable as its result.
+    """Call ``callback``, which ``name`` describes in errors, and refuse an awaitable as its result.
 
     Only a call shows that a lambda wraps an async function.
     """
@@ -145,24 +133,20 @@ class ScanResult(Enum):
 Process: TypeAlias = "Callable[[Any], ScanResult | None]"
 
 
-@define(eq=False)
 class BatchParts:
     """A batch that is processed as a whole or, if that fails, in parts, until a record is alone.
 
-    Attributes:
-        taken: how many records, from the first one on, need no more calls.
+    The first ``taken`` records need no more calls.
     """
 
-    _batch: RecordBatch
-    taken: int = field(default=0, init=False)
-    # The ends of the remaining parts; the last of the list is the next part.
-    _ends: list[int] = field(
-        init=False, default=Factory(lambda self: [len(self._batch)], takes_self=True)
-    )
+    def __init__(self, batch: RecordBatch) -> None:
+        self._batch = batch
+        self.taken = 0
+        # The ends of the remaining parts; the last of the list is the next part.
+        self._ends = [len(batch)]
 
     @property
     def current(self) -> RecordBatch:
-        """The next part; there must be one."""
         return self._batch.slice(self.taken, self._ends[-1])
 
     @property
@@ -184,51 +168,48 @@ class BatchParts:
         return self.taken - before
 
 
-@define(eq=False)
 class DeliveryCalls:
     """The calls for one delivery; one thread at a time changes the state, any may read it.
 
     Args:
-        per_batch: whether the callback takes them all at once, or in parts after a failure.
+        per_batch: whether the callback takes all records at once, or in parts after a failure.
         holds: whether earlier records of the shard have skipped their checkpoint, and no later one
             has covered them.
         may_continue: is called before each call; :meth:`run` returns if the result is false.
 
     Attributes:
-        parts: the remaining records if it takes them at once; ``None`` if it takes single records.
-        taken: how many records the callback has taken.
+        parts: the remaining records if ``per_batch``.
+        taken: the number of records that the callback has taken.
         processed: how many of them, from the first one on, may be recorded as processed.
         wants_no_more: whether the callback asked to stop.
     """
 
-    _process: Process
-    batch: RecordBatch
-    _per_batch: bool
-    _holds: bool = False
-    _may_continue: Callable[[], bool] = lambda: True
-    parts: BatchParts | None = field(init=False)
-    taken: int = field(default=0, init=False)
-    processed: int = field(default=0, init=False)
-    wants_no_more: bool = field(default=False, init=False)
-    # Kept from call to call: finding the place again would take longer with every record.
-    _records: Iterator[Record] = field(
-        init=False, default=Factory(lambda self: iter(self.batch), takes_self=True)
-    )
-    _record: Record | None = field(default=None, init=False)
-    _is_stopping: threading.Event = field(factory=threading.Event, init=False)
-
-    @parts.default
-    def _parts(self) -> BatchParts | None:
-        return BatchParts(self.batch) if self._per_batch else None
+    def __init__(
+        self,
+        process: Process,
+        batch: RecordBatch,
+        per_batch: bool,
+        holds: bool = False,
+        may_continue: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._process = process
+        self.batch = batch
+        self._holds = holds
+        self._may_continue = may_continue
+        self.parts = BatchParts(batch) if per_batch else None
+        self.taken = self.processed = 0
+        self.wants_no_more = False
+        # Kept from call to call: finding the place again would take longer with every record.
+        self._records = iter(batch)
+        self._record: Record | None = None
+        self._is_stopping = threading.Event()
 
     @property
     def is_done(self) -> bool:
-        """Whether the callback has taken everything."""
         return self.taken == len(self.batch)
 
     @property
     def current(self) -> Record | RecordBatch:
-        """The item that the callback takes next. The calls must not be complete."""
         if self.parts is not None:
             return self.parts.current
         if self._record is None:
@@ -242,7 +223,7 @@ class DeliveryCalls:
     def run(self) -> Exception | None:
         """Call until nothing is left or a decision is needed; return what a call raised.
 
-        A callback that takes a batch is called once.
+        With ``per_batch`` there is one call.
         """
         while not (self.is_done or self.wants_no_more or self._is_stopping.is_set()):
             if not self._may_continue():
@@ -253,7 +234,7 @@ class DeliveryCalls:
             except Exception as error:  # noqa: BLE001 - the error policy decides what follows
                 return error
             self._take(result)
-            if self._per_batch:
+            if self.parts is not None:
                 break
         return None
 

@@ -7,25 +7,24 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.model import SequenceNumber, ShardKey, ShardProgress, resume_after
 from kinesis_publishers.progress.checkpointer import Checkpointer
 
 _LOGGER = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 @define(eq=False)
 class HandedOut:
-    """A delivery in progress.
+    """A delivery in progress, of at least one record.
 
     Attributes:
-        delivery: the records, at least one.
         recorded: the number of records that were recorded as processed.
-        is_done: set when the whole delivery is finished.
         is_cut: whether another worker reads the records after the current one.
         is_lost: whether that worker has begun. Progress here is no longer recorded.
     """
@@ -37,18 +36,33 @@ class HandedOut:
     is_lost: bool = field(default=False, init=False)
 
 
-@frozen
-class Withdrawn:
-    """Reports a shard that another worker took from this one."""
-
-    shard: ShardKey
-
-
 @define
-class Watermark:
-    """Reports an instant before which everything has been processed."""
+class HookCall:
+    """A call of one of the user's hooks, in its place among the deliveries.
 
-    instant: datetime
+    Attributes:
+        subject: the argument: a shard that has ended, one that was lost, or a watermark.
+        shard: the shard, if it is about one.
+        end: the end of that shard.
+    """
+
+    hook: str
+    subject: Any
+    shard: ShardKey | None = None
+    end: ShardStatus | None = None
+
+
+_ENDED, _LOST, _WATERMARK = "on_shard_end", "on_shard_lost", "on_watermark"
+
+
+def hooks_by_name(
+    on_shard_end: Callable[..., _T] | None,
+    on_shard_lost: Callable[..., _T] | None,
+    on_watermark: Callable[..., _T] | None,
+) -> dict[str, Callable[..., _T]]:
+    """Return the hooks that are not ``None``."""
+    hooks = {_ENDED: on_shard_end, _LOST: on_shard_lost, _WATERMARK: on_watermark}
+    return {name: hook for name, hook in hooks.items() if hook is not None}
 
 
 def _progress_within(delivery: Delivery, count: int) -> ShardProgress:
@@ -67,7 +81,7 @@ def _progress_within(delivery: Delivery, count: int) -> ShardProgress:
     )
 
 
-Item: TypeAlias = HandedOut | ShardStatus | Withdrawn | Watermark
+Item: TypeAlias = HandedOut | HookCall
 
 
 class Deliveries(DeliverySink):
@@ -75,13 +89,6 @@ class Deliveries(DeliverySink):
 
     A shard has one delivery at a time: the fetcher keeps what it reads ahead. Only :meth:`record`
     and :meth:`record_end` write to the checkpointer.
-
-    Args:
-        note_news: is called when an item was added.
-
-    Attributes:
-        waiting: the items to hand out.
-        checkpointer: takes what was processed; ``None`` without a checkpoint store.
     """
 
     takes_failures = True
@@ -121,29 +128,30 @@ class Deliveries(DeliverySink):
                 handed.is_done.set()
         if is_lost:
             for one in tuple(self.waiting):
-                if isinstance(one, ShardStatus) and one.shard.key == shard:
+                if isinstance(one, HookCall) and one.end and one.shard == shard:
                     self.waiting.remove(one)
-            self._add(Withdrawn(shard))
+            self._add(HookCall(_LOST, shard, shard))
 
     async def hand_out_watermark(self, instant: datetime) -> None:
         """Queue a watermark. It replaces an earlier one that is still queued."""
         if (waiting := self._waiting_watermark()) is not None:
             # It may be reported now: everything before it has been processed.
-            waiting.instant = instant
+            waiting.subject = instant
         else:
-            self._add(Watermark(instant))
+            self._add(HookCall(_WATERMARK, instant))
 
-    def _waiting_watermark(self) -> Watermark | None:
-        return next((one for one in self.waiting if isinstance(one, Watermark)), None)
+    def _waiting_watermark(self) -> HookCall | None:
+        calls = (one for one in self.waiting if isinstance(one, HookCall))
+        return next((one for one in calls if one.hook == _WATERMARK), None)
 
     def observe(self, status: ShardStatus) -> None:
         if status.progress.is_ended:
-            self._add(status)
+            self._add(HookCall(_ENDED, status.shard, status.shard.key, status))
 
-    def put_back(self, item: Item) -> None:
-        """Hand out ``item`` once more: it was not handled."""
-        if not (isinstance(item, Watermark) and self._waiting_watermark()):  # A later one.
-            self.waiting.appendleft(item)
+    def put_back(self, call: HookCall) -> None:
+        """Hand out a call once more: the hook failed, or was cancelled."""
+        if not (call.hook == _WATERMARK and self._waiting_watermark()):  # A later one.
+            self.waiting.appendleft(call)
 
     def is_held_back(self, handed: HandedOut) -> bool:
         """Return whether earlier records of the shard were processed but not recorded yet."""
@@ -166,14 +174,15 @@ class Deliveries(DeliverySink):
             self._held_back.add(handed.delivery.shard.key)
         handed.is_done.set()
 
-    def record_end(self, end: ShardStatus, *, was_told: bool) -> None:
-        """Record the end of a shard, which has been processed: it is not read again.
+    def record_end(self, call: HookCall, *, was_told: bool) -> None:
+        """Record the end of a shard, if the call reports one: it is not read again.
 
-        Args:
-            was_told: whether a hook was called. It then covers the records that were held back.
-                Otherwise these are read again, and so is the end.
+        If a hook ``was_told``, its call covers the records that were held back. Otherwise these are
+        read again, and so is the end.
         """
-        key = end.shard.key
+        if call.end is None:
+            return
+        key = call.end.shard.key
         if key in self._held_back and not was_told:
             _LOGGER.warning(
                 "%s has ended, and its last records skipped their checkpoint: the next run reads "
@@ -181,4 +190,4 @@ class Deliveries(DeliverySink):
                 key,
             )
         elif self.checkpointer is not None:
-            self.checkpointer.record(key, end.progress)
+            self.checkpointer.record(key, call.end.progress)

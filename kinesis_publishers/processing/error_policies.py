@@ -121,6 +121,10 @@ class DeadLetter:
 
         return cls(put, check=partial(check_stream, properties))
 
+    async def put_aside_in_thread(self, item: Record | RecordBatch, error: Exception) -> None:
+        name = f"put of DeadLetter for {place_of(item)}"
+        await asyncio.to_thread(call_plain, name, self.put_aside, item, error)
+
     def put_aside(self, item: Record | RecordBatch, error: Exception) -> object:
         """Call :attr:`put`; if it fails, ``error`` is the cause of its exception."""
         try:
@@ -158,12 +162,11 @@ def with_error_policy(
 
     Before a :class:`DeadLetter` takes it, a batch is divided as by :func:`scan`. Its shard waits
     meanwhile, reading of the others continues; ``stop()`` waits for repetitions and parts as it
-    does for ``on_batch``.
+    does for ``on_batch``. :class:`StopOnError` leaves the whole batch to the next run.
 
     Args:
         on_batch: takes the records of a shard.
-        on_error: what follows, as for :func:`scan`; :class:`StopOnError` leaves the whole batch to
-            the next run.
+        on_error: what follows, as for :func:`scan`.
         clock: measures the delays; the default is this machine's clock.
 
     Raises:
@@ -171,9 +174,8 @@ def with_error_policy(
     """
     check_policy(on_error)
     clock = clock or SystemClock()
-
-    # A stop leaves the whole batch to the next run: no part of a delivery can be recorded here.
-    divides = isinstance(_last(on_error), DeadLetter)
+    # No part of a delivery can be recorded here.
+    divides = isinstance(last_policy(on_error), DeadLetter)
 
     @wraps(on_batch)
     async def take(shard: Shard, batch: RecordBatch) -> None:
@@ -190,15 +192,15 @@ def with_error_policy(
                 if not isinstance(step, DeadLetter):
                     await clock.sleep(step)
                     continue
-                name = f"put of DeadLetter for {place}"
-                await asyncio.to_thread(call_plain, name, step.put_aside, part, error)
+                await step.put_aside_in_thread(part, error)
             parts.pass_over()
 
     take.takes_failures = True  # type: ignore[attr-defined]
     return take
 
 
-def _last(policy: ErrorPolicy) -> StopOnError | DeadLetter:
+def last_policy(policy: ErrorPolicy) -> StopOnError | DeadLetter:
+    """Return what follows when no retry is left."""
     return policy.otherwise if isinstance(policy, RetryOnError) else policy
 
 
@@ -213,10 +215,8 @@ def next_step(
 ) -> float | DeadLetter:
     """Return the seconds until the next call, or the policy that takes the record.
 
-    Once no retry is left, ``parts`` are divided, if there are any, before the next call.
-
-    Raises:
-        Exception: ``error``, if reading must stop.
+    Once no retry is left, ``parts`` are divided, if there are any, before the next call. If reading
+    must stop, this raises ``error``.
     """
     if isinstance(error, EventTimeError):
         of = "the watermark assigner"
@@ -237,7 +237,7 @@ def next_step(
         what = "%s failed for %s, which are divided in two: %.1000r"
         _LOGGER.warning(what, of.capitalize(), place, error)
         return 0.0
-    policy = _last(policy)
+    policy = last_policy(policy)
     if isinstance(policy, StopOnError) or isinstance(error, SchemaError):
         raise error
     what = "%s failed for %s, which will be put aside: %.1000r"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Self
 
 from kinesis_publishers.abc import SharedReading
-from kinesis_publishers.clock import Clock
+from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import Properties, extension_options
-from kinesis_publishers.engine.delivery import DeliverySink
 from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink
@@ -33,23 +31,22 @@ class DeliveryFeed:
     processed and closes everything.
 
     Attributes:
-        deliveries: the fetcher's deliveries, and their recorded progress.
         process: the process that opened the feed; until then, the one that made it.
         notes: functions that record a delivery in progress; called periodically, because a single
             record may take any time.
         is_stopping: whether handing out has ended.
-        slow_calls: takes reports of calls for deliveries; set once the feed is open.
+        slow_calls: set once the feed is open.
     """
 
     slow_calls: SlowCalls
 
     def __init__(
         self,
-        open_fetcher: Callable[[DeliverySink], AbstractAsyncContextManager[KinesisDataFetcher]],
+        open_fetcher: Callable[[Deliveries], AbstractAsyncContextManager[KinesisDataFetcher]],
         clock: Clock,
     ) -> None:
         self._open_fetcher = open_fetcher
-        self._clock = clock
+        self.clock = clock
         self._sharing: SharedReading | None = None
         self._changes = tuple(asyncio.Event() for _ in range(3))
         self._is_open, self._has_ended, self._has_news = self._changes
@@ -64,33 +61,26 @@ class DeliveryFeed:
     def from_properties(
         cls,
         properties: Properties,
-        *,
+        hooks: Container[str],
         events: EventSink | None,
-        clock: Clock,
-        has_watermarks: bool = False,
+        clock: Clock | None,
     ) -> Self:
-        """Return a feed whose fetcher records nothing itself.
-
-        With ``has_watermarks`` the feed hands out watermarks, too.
-
-        Raises:
-            ConfigError: the properties cannot work; every problem is named.
-        """
+        """Return a feed whose fetcher records nothing itself; ``hooks`` may ask for watermarks."""
         if idle := properties.given_keys(extension_options()):
             _LOGGER.warning("Only Spark reads %s: no effect here", ", ".join(idle))
-        open_fetcher = partial(
-            KinesisDataFetcher.from_properties,
-            properties.without_end(),
-            records_deliveries=False,
-            events=events,
-            clock=clock,
-        )
-        feed = cls(open_fetcher, clock)
-        if has_watermarks:
-            feed._open_fetcher = partial(
-                open_fetcher, on_watermark=feed.deliveries.hand_out_watermark
+        clock, properties = clock or SystemClock(), properties.without_end()
+
+        def open_fetcher(sink: Deliveries) -> AbstractAsyncContextManager[KinesisDataFetcher]:
+            return KinesisDataFetcher.from_properties(
+                properties,
+                sink,
+                on_watermark=sink.hand_out_watermark if "on_watermark" in hooks else None,
+                records_deliveries=False,
+                events=events,
+                clock=clock,
             )
-        return feed
+
+        return cls(open_fetcher, clock)
 
     async def __aenter__(self) -> Self:
         self.process = OwnProcess()
@@ -152,7 +142,7 @@ class DeliveryFeed:
 
     async def _note_periodically(self) -> None:
         while True:
-            await self._clock.sleep(_NOTE_SECONDS)
+            await self.clock.sleep(_NOTE_SECONDS)
             self._note()
 
     def _note(self) -> None:
@@ -189,15 +179,11 @@ class DeliveryFeed:
         """Raise as soon as no checkpoint can be written; return if reading ends for another reason.
 
         Another reader may already be processing what was handed out.
-
-        Raises:
-            KinesisPublishersError: another reader wrote a checkpoint, or the store failed.
         """
         await self._has_ended.wait()
         self.raise_if_store_failed()
 
     def raise_if_store_failed(self) -> None:
-        """Raise as :meth:`watch_store` does if a checkpoint can no longer be written."""
         checkpointer = self.deliveries.checkpointer
         if checkpointer is not None and checkpointer.has_failed:
             self._raise_if_failed()
@@ -208,11 +194,7 @@ class DeliveryFeed:
             raise failure
 
     async def next(self) -> Item | None:
-        """Return the next item, ``None`` after :meth:`stop`.
-
-        Raises:
-            KinesisPublishersError: reading has failed.
-        """
+        """Return the next item, ``None`` after :meth:`stop`; raise if reading has failed."""
         while not self.is_stopping:
             self._raise_if_failed()
             if self.deliveries.waiting:
@@ -222,25 +204,18 @@ class DeliveryFeed:
         return None
 
     def may_continue(self, handed: HandedOut) -> bool:
-        """Return whether the next record of a delivery may be processed now.
-
-        Raises:
-            ClosedError: this process was forked off.
-        """
+        """Return whether the next record of a delivery may be processed now."""
         self.process.check("this reader")
         key = handed.delivery.shard.key
         return not handed.is_cut and (self._sharing is None or self._sharing.may_deliver(key))
 
     async def permission(self, handed: HandedOut) -> bool:
-        """Wait until processing of a delivery may continue; return whether it may.
-
-        Raises:
-            KinesisPublishersError: reading has failed, and nothing would end the wait.
-        """
+        """Wait until processing of a delivery may continue; return whether it may."""
         while not (handed.is_cut or self.is_stopping or self.may_continue(handed)):
             if self._has_ended.is_set():
+                # Nothing else would end the wait.
                 self._raise_if_failed()
-            await self._clock.sleep(_NOTE_SECONDS)
+            await self.clock.sleep(_NOTE_SECONDS)
         return not handed.is_cut
 
     def stop(self) -> None:

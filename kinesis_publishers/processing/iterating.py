@@ -19,9 +19,10 @@ from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import call_plain
 from kinesis_publishers.processing.decoders import Decoder
+from kinesis_publishers.processing.deliveries import hooks_by_name
 from kinesis_publishers.processing.error_policies import DeadLetter, StopOnError, check_callback
 from kinesis_publishers.processing.reading import RecordStream, read
-from kinesis_publishers.processing.signals import free_signals, stopped_by
+from kinesis_publishers.processing.signals import stopped_by_signals
 from kinesis_publishers.tracebacks import ShortTraceback
 
 _T = TypeVar("_T")
@@ -46,33 +47,15 @@ def records(
     thread of its own. A request for the next record says that the previous one has been processed;
     with ``application`` the next run continues after it.
 
-    SIGTERM and Ctrl-C end the loop in an orderly way, unless the program handles them itself: the
-    current record is finished, and its checkpoint is written. After Ctrl-C the loop then raises
-    ``KeyboardInterrupt``. A second signal has its usual effect at once.
+    SIGTERM and Ctrl-C end the loop as they end that of ``read``, and Ctrl-C then raises
+    ``KeyboardInterrupt``.
 
-    Args:
-        properties: what to read, and how.
-        decode: makes the ``value`` of each record of its payload, as of ``read``.
-        on_error: what follows if ``decode`` or the ``WatermarkAssigner`` raises, as of ``read``.
-        on_shard_end: is called when a shard has ended and all of its records have been processed,
-            before any record of the shards that continue it.
-        on_shard_lost: is called when another worker has taken a shard from this one, as of
-            ``read``.
-        on_watermark: is called with each watermark, as of ``read``. The three run in a thread of
-            their own, while the loop waits for a record.
-        events: takes diagnostic events, in addition to the sinks that the properties name.
-        clock: the source of time; the default is this machine's clock.
-        **options: the properties as keywords, which take precedence over the former: see
-            :class:`~kinesis_publishers.Options`.
-
-    Raises:
-        ConfigError: the properties cannot work; every problem is named.
-        TypeError, ValueError: as of ``read``.
+    The arguments and errors are those of ``read``, but ``on_shard_end``, ``on_shard_lost`` and
+    ``on_watermark`` are plain functions. They run in a thread of their own, while the loop waits
+    for a record.
     """
-    hooks = {"on_shard_end": on_shard_end, "on_shard_lost": on_shard_lost}
-    for name, hook in (hooks | {"on_watermark": on_watermark}).items():
-        if hook is not None:
-            check_callback(name, hook)
+    for name, hook in hooks_by_name(on_shard_end, on_shard_lost, on_watermark).items():
+        check_callback(name, hook)
     with ShortTraceback():
         properties = Properties.of(properties, options)
     stream = read(
@@ -152,11 +135,6 @@ class _Reading:
         self._is_over = self._is_interrupted = False
 
     def open(self) -> None:
-        """Begin to read.
-
-        Raises:
-            KinesisPublishersError: the stream cannot be read.
-        """
         if self._opened is not None:
             return
         if self._is_over:
@@ -166,17 +144,11 @@ class _Reading:
             )
         self._opened = OpenInThread(self._stream, name="kinesis-records")
         CLOSED_AT_EXIT.add(self)
-        signals = free_signals(signal.SIGTERM, signal.SIGINT)
         # Not in the loop that may run in this thread, and waits for it.
-        stopped = stopped_by(*signals, stop=self._stop_by, in_loop=False)
-        self._signals.enter_context(stopped)
+        self._signals.enter_context(stopped_by_signals(self._stop_by, in_loop=False))
 
     def next(self) -> Record | None:
-        """Wait for the next record, ``None`` at the end.
-
-        Raises:
-            KinesisPublishersError: reading has failed.
-        """
+        """Wait for the next record; return ``None`` at the end."""
         if self._is_over:
             return None
         self.open()
@@ -209,16 +181,10 @@ class _Reading:
             self._stream.stop()
 
     def close(self) -> None:
-        """End, with the current record as not processed."""
         self.end(GeneratorExit())
 
     def end(self, error: BaseException | None) -> None:
-        """Write the progress and close everything; after an ``error`` without the current record.
-
-        Raises:
-            KinesisPublishersError: reading has failed, or the progress cannot be written.
-            KeyboardInterrupt: there is no ``error``, and Ctrl-C has ended the loop.
-        """
+        """Write the progress, after an ``error`` without the current record; close everything."""
         is_interrupted = self._is_interrupted and error is None
         self._is_over = True
         opened, self._opened = self._opened, None

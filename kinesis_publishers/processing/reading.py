@@ -6,17 +6,16 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack
-from typing import Self, TypeAlias, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
-from kinesis_publishers.clock import Clock, SystemClock
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Options, Properties, Scalar, WatermarkConfig
-from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
-from kinesis_publishers.processing.calls import call_plain, check_event_times
+from kinesis_publishers.processing.calls import check_event_times
 from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
-from kinesis_publishers.processing.deliveries import HandedOut, Item, Watermark, Withdrawn
+from kinesis_publishers.processing.deliveries import HandedOut, HookCall, hooks_by_name
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
     RetryOnError,
@@ -28,18 +27,13 @@ from kinesis_publishers.processing.error_policies import (
 from kinesis_publishers.processing.feed import DeliveryFeed
 from kinesis_publishers.processing.signals import (
     await_closing,
-    free_signals,
     has_closed,
     interrupt,
-    stopped_by,
+    stopped_by_signals,
 )
 from kinesis_publishers.readers.consumers import call_hook
 from kinesis_publishers.readers.watermarks import OnWatermark
 from kinesis_publishers.tracebacks import ShortTraceback
-
-OnShardEnd: TypeAlias = "Callable[[Shard], Awaitable[None]]"
-OnShardLost: TypeAlias = "Callable[[ShardKey], Awaitable[None]]"
-_T = TypeVar("_T")
 
 # How often other tasks run while records are taken without waiting.
 _TURN_SECONDS = 0.01
@@ -50,8 +44,8 @@ def read(
     *,
     decode: str | Decoder | None = None,
     on_error: StopOnError | DeadLetter | None = None,
-    on_shard_end: OnShardEnd | None = None,
-    on_shard_lost: OnShardLost | None = None,
+    on_shard_end: Callable[[Shard], Awaitable[None]] | None = None,
+    on_shard_lost: Callable[[ShardKey], Awaitable[None]] | None = None,
     on_watermark: OnWatermark | None = None,
     events: EventSink | None = None,
     clock: Clock | None = None,
@@ -70,56 +64,43 @@ def read(
     the last one does. A second signal has its usual effect at once.
 
     Args:
-        properties: what to read, and how.
+        properties: what to read, and how; ``None`` if ``options`` say everything.
         decode: makes the ``value`` of each record of its payload: ``json``, ``text``, ``msgpack``,
             one of :mod:`kinesis_publishers.processing.decoders`, or a function of your own.
         on_error: what follows if ``decode``, or a ``WatermarkAssigner``, raises; the default is
             :class:`StopOnError`. The loop handles its own exceptions.
         on_shard_end: is awaited when a shard has ended and all of its records have been processed,
             before any record of the shards that continue it.
-        on_shard_lost: is awaited when another worker has taken a shard from this one, which has
-            not renewed its lease in time (``kinesis.lease.enabled``): that worker processes again
-            what was not recorded yet. It is not for shards that are handed over.
+        on_shard_lost: is awaited when another worker has taken a shard because this one has not
+            renewed its lease in time (``kinesis.lease.enabled``): that worker processes again what
+            was not recorded yet. It is not for shards that are handed over.
         on_watermark: is awaited with each watermark: what happened before it has been processed, in
             all shards, but for the disorder (``kinesis.watermark.assigner``).
         events: takes diagnostic events, in addition to the sinks that the properties name.
         clock: the source of time; the default is this machine's clock.
-        **options: the properties as keywords, which take precedence over the former: see
+        **options: the properties as keywords, which take precedence: see
             :class:`~kinesis_publishers.Options`.
 
     Raises:
         ConfigError: the properties cannot work; every problem is named.
         TypeError, ValueError: one of the functions cannot be called, or ``decode`` is no decoder.
     """
-    hooks = {"on_shard_end": on_shard_end, "on_shard_lost": on_shard_lost}
-    for name, hook in (hooks | {"on_watermark": on_watermark}).items():
-        if hook is not None and not callable(hook):
+    hooks = hooks_by_name(on_shard_end, on_shard_lost, on_watermark)
+    for name, hook in hooks.items():
+        if not callable(hook):
             raise TypeError(f"{name} must be an async function, not {hook!r}")
-    if on_error is not None:
-        check_policy(on_error)
-        if isinstance(on_error, RetryOnError):
-            raise TypeError("RetryOnError has nothing to repeat: a payload remains what it is")
-    clock = clock or SystemClock()
     with ShortTraceback():
         properties = Properties.of(properties, options)
         if on_error is not None:
+            if isinstance(on_error, RetryOnError):
+                raise TypeError("RetryOnError has nothing to repeat: a payload remains what it is")
+            check_policy(on_error, properties)
             if decode is None and not properties.is_given(WatermarkConfig.assigner):
                 raise ValueError(
                     "on_error is for decode, and there is none: the loop handles its own"
                 )
-            check_policy(on_error, properties)
-    feed = DeliveryFeed.from_properties(
-        properties, events=events, clock=clock, has_watermarks=on_watermark is not None
-    )
-    return RecordStream(
-        feed,
-        clock=clock,
-        decode=decoder_of(decode),
-        on_error=on_error,
-        on_shard_end=on_shard_end,
-        on_shard_lost=on_shard_lost,
-        on_watermark=on_watermark,
-    )
+    feed = DeliveryFeed.from_properties(properties, hooks, events, clock)
+    return RecordStream(feed, hooks, decode=decoder_of(decode), on_error=on_error)
 
 
 class RecordStream(AsyncIterator["Record"]):
@@ -137,24 +118,19 @@ class RecordStream(AsyncIterator["Record"]):
     def __init__(
         self,
         feed: DeliveryFeed,
+        hooks: Mapping[str, Callable[[Any], Awaitable[None]]],
         *,
-        clock: Clock,
         decode: Decoder | None = None,
         on_error: StopOnError | DeadLetter | None = None,
-        on_shard_end: OnShardEnd | None = None,
-        on_shard_lost: OnShardLost | None = None,
-        on_watermark: OnWatermark | None = None,
     ) -> None:
         self._feed = feed
         self._feed.notes.add(self._note)
-        self._clock = clock
+        self._clock = feed.clock
+        self._hooks = hooks
         self._decode = decode
         self._on_error = on_error or StopOnError()
         # A record that could not be decoded, and why, until the policy has been followed.
         self._failed: tuple[Record, Exception] | None = None
-        self._on_shard_end = on_shard_end
-        self._on_shard_lost = on_shard_lost
-        self._on_watermark = on_watermark
         self._resources = AsyncExitStack()
         self._is_open = self._is_entered = self._is_over = self._is_asked = False
         self._is_interrupted = False
@@ -190,13 +166,6 @@ class RecordStream(AsyncIterator["Record"]):
         if error is None and self._failed is None:
             self._processed = self._taken
         await self._close(error)
-        if error is None:
-            await self._raise_interrupt()
-
-    async def _raise_interrupt(self) -> None:
-        is_due, self._is_interrupted = self._is_interrupted, False
-        if is_due:
-            await interrupt()
 
     def _stop_by(self, one: signal.Signals) -> None:
         self._is_interrupted = one is signal.SIGINT
@@ -209,19 +178,20 @@ class RecordStream(AsyncIterator["Record"]):
         async with AsyncExitStack() as stack:
             stack.callback(has_closed, self)
             await stack.enter_async_context(self._feed)
-            signals = free_signals(signal.SIGTERM, signal.SIGINT)
-            stack.enter_context(stopped_by(*signals, stop=self._stop_by))
+            stack.enter_context(stopped_by_signals(self._stop_by))
             self._resources = stack.pop_all()
         self._is_open = True
 
     async def _close(self, error: BaseException | None) -> None:
-        if self._is_over or not self._is_open or self._feed.process.is_left:
-            return
-        self._is_over = True
-        self._body.close()
-        self._note()
-        kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
-        await self._resources.__aexit__(kind, error, traceback)
+        if self._is_open and not (self._is_over or self._feed.process.is_left):
+            self._is_over = True
+            self._body.close()
+            self._note()
+            kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
+            await self._resources.__aexit__(kind, error, traceback)
+        if error is None and self._is_interrupted:
+            self._is_interrupted = False
+            await interrupt()
 
     def take_at_once(self) -> Record | None:
         """Return the next record if that needs no wait: the previous one has been processed."""
@@ -230,7 +200,9 @@ class RecordStream(AsyncIterator["Record"]):
         if self._failed is not None:
             return None
         self._processed = self._taken
-        if not self._is_ending and self._clock.monotonic() < self._next_turn:
+        is_cut = self._handed is not None and self._handed.is_cut
+        is_ending = is_cut or self._feed.is_stopping
+        if not is_ending and self._clock.monotonic() < self._next_turn:
             for record in self._records:
                 self._taken += 1
                 return self._decoded(record) if self._is_checked else record
@@ -246,24 +218,14 @@ class RecordStream(AsyncIterator["Record"]):
             return None
 
     async def _follow_policy(self) -> None:
-        """Set aside the record that failed to decode, if any. It then counts as processed.
-
-        Raises:
-            Exception: that of the decoder, if reading must stop.
-        """
+        """Put aside the record that failed to decode, if any. It then counts as processed."""
         if self._failed is None:
             return
         record, error = self._failed
-        place = place_of(record)
-        step = next_step(self._on_error, error, 1, place, of="decode")
+        step = next_step(self._on_error, error, 1, place_of(record), of="decode")
         assert isinstance(step, DeadLetter)
-        name = f"put of DeadLetter for {place}"
-        await asyncio.to_thread(call_plain, name, step.put_aside, record, error)
+        await step.put_aside_in_thread(record, error)
         self._failed, self._processed = None, self._taken
-
-    @property
-    def _is_ending(self) -> bool:
-        return self._feed.is_stopping or (self._handed is not None and self._handed.is_cut)
 
     async def __anext__(self) -> Record:
         if (record := self.take_at_once()) is not None:
@@ -296,7 +258,7 @@ class RecordStream(AsyncIterator["Record"]):
                 await self._open()
             await self._follow_policy()
             await self._take_turns()
-            record = await self._next_decoded()
+            record = await self._next_record()
         except BaseException as error:
             # Inside `async with` the call may be repeated.
             if not (self._is_entered and isinstance(error, asyncio.CancelledError)):
@@ -304,7 +266,6 @@ class RecordStream(AsyncIterator["Record"]):
             raise
         if record is None:
             await self._close(None)
-            await self._raise_interrupt()
             raise StopAsyncIteration
         return record
 
@@ -321,65 +282,49 @@ class RecordStream(AsyncIterator["Record"]):
             self._records = iter(())
         self._next_turn = self._clock.monotonic() + _TURN_SECONDS
 
-    async def _next_decoded(self) -> Record | None:
-        record = await self._next_record()
-        while record is not None and self._is_checked:
-            if (value := self._decoded(record)) is not None:
+    async def _next_record(self) -> Record | None:
+        while not self._is_over:
+            record = None if self._feed.is_stopping else next(self._records, None)
+            if record is None:
+                if not await self._take_delivery():
+                    return None
+                continue
+            self._taken += 1
+            value = self._decoded(record) if self._is_checked else record
+            if value is not None:
                 return value
             await self._follow_policy()
             await self._take_turns()
-            record = await self._next_record()
-        return record
+        return None
 
-    async def _next_record(self) -> Record | None:
-        if self._is_over:
-            return None
-        record = None if self._feed.is_stopping else next(self._records, None)
-        while record is None:
-            handed = await self._next_delivery()
-            if handed is None:
-                return None
-            self._handed, self._records = handed, iter(handed.delivery.batch)
-            self._taken = self._processed = 0
-            self._is_checked = self._decode is not None or bool(handed.delivery.batch.failures)
-            # It may have waited here for longer than it may be processed.
-            if await self._feed.permission(handed) and not self._feed.is_stopping:
-                record = next(self._records)
-        self._taken += 1
-        return record
-
-    async def _next_delivery(self) -> HandedOut | None:
+    async def _take_delivery(self) -> bool:
+        """Wait for a delivery; return whether there is one."""
         self._note()
         if self._handed is not None and not self._feed.is_stopping:
             self._feed.deliveries.finish(self._handed)
             self._handed = None
-        while True:
-            item = await self._feed.next()
-            if isinstance(item, ShardStatus):
-                await self._tell("on_shard_end", self._on_shard_end, item.shard, item)
-                self._feed.deliveries.record_end(item, was_told=self._on_shard_end is not None)
-            elif isinstance(item, Withdrawn):
-                await self._tell("on_shard_lost", self._on_shard_lost, item.shard, item)
-            elif isinstance(item, Watermark):
-                await self._tell("on_watermark", self._on_watermark, item.instant, item)
-            else:
-                return item
+        while isinstance(item := await self._feed.next(), HookCall):
+            await self._call_hook(item)
+        if item is None:
+            return False
+        self._handed, self._records = item, iter(item.delivery.batch)
+        self._taken = self._processed = 0
+        self._is_checked = self._decode is not None or bool(item.delivery.batch.failures)
+        # It may have waited here for longer than it may be processed.
+        if not await self._feed.permission(item):
+            self._records = iter(())
+        return True
 
-    async def _tell(
-        self,
-        name: str,
-        hook: Callable[[_T], Awaitable[None]] | None,
-        subject: _T,
-        item: Item,
-    ) -> None:
-        if hook is None:
-            return
-        try:
-            await call_hook(name, hook, self._feed.slow_calls, subject)
-        except BaseException:
-            # The next call after a cancellation calls the hook again first.
-            self._feed.deliveries.put_back(item)
-            raise
+    async def _call_hook(self, call: HookCall) -> None:
+        hook = self._hooks.get(call.hook)
+        if hook is not None:
+            try:
+                await call_hook(call.hook, hook, self._feed.slow_calls, call.subject)
+            except BaseException:
+                # The next call after a cancellation calls the hook again first.
+                self._feed.deliveries.put_back(call)
+                raise
+        self._feed.deliveries.record_end(call, was_told=hook is not None)
 
     def _note(self) -> None:
         if self._handed is not None:

@@ -6,14 +6,14 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import TypeAlias, Unpack
+from typing import Any, Unpack
 
 from attrs import Factory, define, field
 
-from kinesis_publishers.clock import Clock, SystemClock
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import (
     AggregationMode,
     OnInvalidAggregate,
@@ -22,35 +22,31 @@ from kinesis_publishers.config import (
     Scalar,
     SourceConfig,
 )
-from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.engine.slow_calls import name_of
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process, ScanResult
 from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
-from kinesis_publishers.processing.deliveries import HandedOut, Watermark, Withdrawn
+from kinesis_publishers.processing.deliveries import HandedOut, HookCall, hooks_by_name
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
     ErrorPolicy,
-    RetryOnError,
     StopOnError,
     check_callback,
     check_policy,
+    last_policy,
     next_step,
     place_of,
 )
 from kinesis_publishers.processing.feed import DeliveryFeed
-from kinesis_publishers.processing.signals import free_signals, stopped_by
+from kinesis_publishers.processing.signals import stopped_by_signals
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 from kinesis_publishers.tracebacks import ShortTraceback
 
 _LOGGER = logging.getLogger(__name__)
 
 _STOP_CHECK_SECONDS = 0.1
-
-OnShardClosed: TypeAlias = "Callable[[Shard], None]"
-OnShardTaken: TypeAlias = "Callable[[ShardKey], None]"
 
 
 def scan(
@@ -61,8 +57,8 @@ def scan(
     per_batch: bool = False,
     workers: int = 1,
     on_error: ErrorPolicy | None = None,
-    on_shard_end: OnShardClosed | None = None,
-    on_shard_lost: OnShardTaken | None = None,
+    on_shard_end: Callable[[Shard], None] | None = None,
+    on_shard_lost: Callable[[ShardKey], None] | None = None,
     on_watermark: Callable[[datetime], None] | None = None,
     stop: threading.Event | None = None,
     events: EventSink | None = None,
@@ -78,30 +74,21 @@ def scan(
     When ``process`` returns, its record has been processed; with ``kinesis.checkpoint.application``
     the next run continues after it. The records of a shard come in their order.
 
+    The arguments that are not below are those of ``read``. Here ``on_shard_end``,
+    ``on_shard_lost`` and ``on_watermark`` are plain functions, which run in such threads, too.
+
     Args:
-        properties: what to read, and how; ``None`` if ``options`` say everything.
         process: takes a :class:`~kinesis_publishers.Record`, in a thread of its own, and returns
             ``None`` or a :class:`ScanResult`.
-        decode: makes the ``value`` of each record of its payload, as of ``read``; what it raises
-            counts as raised by ``process``.
+        decode: as of ``read``; what it raises counts as raised by ``process``.
         per_batch: let it take a :class:`~kinesis_publishers.RecordBatch` of one shard instead. A
             batch for which it raises is halved until a record is alone with the error.
         workers: how many calls may run at once, each for another shard; with more than one
             ``process`` must be safe to call from several threads.
         on_error: what follows when ``process``, or a ``WatermarkAssigner``, raises; the default is
             :class:`StopOnError`.
-        on_shard_end: is called, in such a thread, when a shard has ended and all of its records
-            have been processed; no call that begins later overtakes it.
-        on_shard_lost: is called, in such a thread, when another worker has taken a shard from this
-            one, which has not renewed its lease in time (``kinesis.lease.enabled``): that worker
-            processes again what was not recorded yet. It is not for shards that are handed over.
-        on_watermark: is called, in such a thread, with each watermark: what happened before it has
-            been processed, in all shards, but for the disorder (``kinesis.watermark.assigner``).
+        on_shard_end: as of ``read``; no call that begins later overtakes it.
         stop: ends the scan once it is set, from any thread: only the main thread gets signals.
-        events: takes diagnostic events, in addition to the sinks that the properties name.
-        clock: the source of time; the default is this machine's clock.
-        **options: the same as keywords, which take precedence: see
-            :class:`~kinesis_publishers.Options`.
 
     Raises:
         ConfigError: the properties cannot work; every problem is named.
@@ -114,10 +101,9 @@ def scan(
             "scan(process=process, stream=...)"
         )
     check_callback("process", process)
-    hooks = {"on_shard_end": on_shard_end, "on_shard_lost": on_shard_lost}
-    for hook, function in (hooks | {"on_watermark": on_watermark}).items():
-        if function is not None:
-            check_callback(hook, function)
+    hooks = hooks_by_name(on_shard_end, on_shard_lost, on_watermark)
+    for hook, function in hooks.items():
+        check_callback(hook, function)
     if per_batch and decode is not None:
         raise ValueError("decode is for single records: decode the batch in process")
     name = name_of(process)
@@ -128,7 +114,6 @@ def scan(
         raise ValueError(f"workers must be at least 1, not {workers}")
     if stop is not None and not callable(getattr(stop, "is_set", None)):
         raise TypeError(f"stop must be a threading.Event, not {stop!r}")
-    clock = clock or SystemClock()
     with ShortTraceback():
         properties = Properties.of(properties, options)
         check_policy(on_error, properties)
@@ -138,22 +123,16 @@ def scan(
     scanner = _Scanner(
         process,
         name,
-        DeliveryFeed.from_properties(
-            properties, events=events, clock=clock, has_watermarks=on_watermark is not None
-        ),
+        DeliveryFeed.from_properties(properties, hooks, events, clock),
+        hooks,
         workers=workers,
         per_batch=per_batch,
         on_error=on_error,
-        on_shard_end=on_shard_end,
-        on_shard_lost=on_shard_lost,
-        on_watermark=on_watermark,
         stop=stop,
-        clock=clock,
     )
     _check_no_loop()
-    signals = free_signals(signal.SIGTERM, signal.SIGINT)
     with ShortTraceback():
-        asyncio.run(scanner.run(signals))
+        asyncio.run(scanner.run())
         if scanner.is_interrupted:
             raise KeyboardInterrupt
 
@@ -166,9 +145,7 @@ def _with_dead_letters(
     process: Process, properties: Properties, policy: ErrorPolicy
 ) -> tuple[Process, Properties]:
     """Make ``process`` fail for invalid aggregates, which it receives undecoded."""
-    if isinstance(policy, RetryOnError):
-        policy = policy.otherwise
-    if not isinstance(policy, DeadLetter):
+    if not isinstance(last_policy(policy), DeadLetter):
         return process, properties  # Opening the fetcher refuses them.
     # With OFF every aggregate is delivered as it is, valid or not.
     is_off = properties.get(SourceConfig.aggregation) is AggregationMode.OFF
@@ -195,23 +172,17 @@ def _check_no_loop() -> None:
 
 @define(eq=False)
 class _Scanner:
-    """Works through deliveries with a callback; the arguments are those of :func:`scan`.
-
-    Attributes:
-        is_interrupted: whether Ctrl-C has ended it.
-    """
+    """Works through deliveries with a callback; the arguments are those of :func:`scan`."""
 
     _process: Process
     _name: str
     _feed: DeliveryFeed
+    _hooks: Mapping[str, Callable[[Any], None]]
     _workers: int = field(kw_only=True)
     _per_batch: bool = field(kw_only=True)
     _on_error: ErrorPolicy = field(kw_only=True)
-    _on_shard_end: OnShardClosed | None = field(kw_only=True)
-    _on_shard_lost: OnShardTaken | None = field(kw_only=True)
-    _on_watermark: Callable[[datetime], None] | None = field(kw_only=True)
     _stop_flag: threading.Event | None = field(kw_only=True, alias="stop")
-    _clock: Clock = field(kw_only=True)
+    # By Ctrl-C.
     is_interrupted: bool = field(default=False, init=False)
     _is_open: bool = field(default=False, init=False)
     _is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -222,24 +193,19 @@ class _Scanner:
         init=False, default=Factory(lambda self: CallThreads(self._workers), takes_self=True)
     )
 
-    async def run(self, signals: Iterable[signal.Signals]) -> None:
-        """Read and call until stopped, by one of ``signals`` for instance.
-
-        Raises:
-            Exception: as :func:`scan`.
-        """
+    async def run(self) -> None:
         with self._threads:
             async with TaskScope() as scope:
-                reading = scope.spawn(self._read(signals), name="scan")
+                reading = scope.spawn(self._read(), name="scan")
                 if self._stop_flag is not None:
                     watching = self._watch_flag(self._stop_flag, reading)
                     watcher = scope.spawn(watching, name="wait for stop")
                     reading.add_done_callback(lambda _: watcher.cancel())
 
-    async def _read(self, signals: Iterable[signal.Signals]) -> None:
+    async def _read(self) -> None:
         async with self._feed:
             self._is_open = True
-            with stopped_by(*signals, stop=self._stop_by):
+            with stopped_by_signals(self._stop_by):
                 await self._run_workers()
 
     async def _run_workers(self) -> None:
@@ -253,7 +219,7 @@ class _Scanner:
     async def _watch_flag(self, flag: threading.Event, reading: asyncio.Task[None]) -> None:
         # Another thread that sets the flag does not wake the event loop.
         while not flag.is_set():
-            await self._clock.sleep(_STOP_CHECK_SECONDS)
+            await self._feed.clock.sleep(_STOP_CHECK_SECONDS)
         if not self._is_open:
             # Opening may take as long as the store's retries.
             reading.cancel()
@@ -270,42 +236,23 @@ class _Scanner:
             calls.stop()
 
     async def _work(self) -> None:
-        while (handed := await self._next()) is not None:
-            await self._work_through(handed)
+        while True:
+            async with self._turn:
+                while isinstance(item := await self._feed.next(), HookCall):
+                    await self._call_hook(item)
+            if item is None:
+                return
+            await self._work_through(item)
 
-    async def _next(self) -> HandedOut | None:
-        async with self._turn:
-            while True:
-                item = await self._feed.next()
-                if isinstance(item, ShardStatus):
-                    await self._handle_end(item)
-                elif isinstance(item, Withdrawn):
-                    await self._handle_loss(item.shard)
-                elif isinstance(item, Watermark):
-                    await self._handle_watermark(item.instant)
-                else:
-                    return item
-
-    async def _handle_loss(self, shard: ShardKey) -> None:
-        if self._on_shard_lost is not None:
-            name = f"on_shard_lost for {shard}"
-            with self._feed.slow_calls.watching(name, shard):
-                await self._threads.call(name, self._on_shard_lost, shard, then=lambda: None)
-
-    async def _handle_watermark(self, watermark: datetime) -> None:
-        assert self._on_watermark is not None, "there are none without it"
-        name = f"on_watermark for {watermark}"
-        with self._feed.slow_calls.watching(name, None):
-            await self._threads.call(name, self._on_watermark, watermark, then=lambda: None)
-
-    async def _handle_end(self, end: ShardStatus) -> None:
-        if self._on_shard_end is None:
-            self._feed.deliveries.record_end(end, was_told=False)
+    async def _call_hook(self, call: HookCall) -> None:
+        hook = self._hooks.get(call.hook)
+        record_end = partial(self._feed.deliveries.record_end, call, was_told=hook is not None)
+        if hook is None:
+            record_end()
             return
-        name = f"on_shard_end for {end.shard}"
-        recorded = partial(self._feed.deliveries.record_end, end, was_told=True)
-        with self._feed.slow_calls.watching(name, end.shard.key):
-            await self._threads.call(name, self._on_shard_end, end.shard, then=recorded)
+        name = f"{call.hook} for {call.subject}"
+        with self._feed.slow_calls.watching(name, call.shard):
+            await self._threads.call(name, hook, call.subject, then=record_end)
 
     async def _work_through(self, handed: HandedOut) -> None:
         batch, holds = handed.delivery.batch, self._feed.deliveries.is_held_back(handed)
@@ -362,7 +309,7 @@ class _Scanner:
         place = place_of(calls.current)
         step = next_step(self._on_error, error, failures, place, parts=calls.parts)
         if not isinstance(step, DeadLetter):
-            await wait_for_event(self._is_stopping, timeout_seconds=step, clock=self._clock)
+            await wait_for_event(self._is_stopping, timeout_seconds=step, clock=self._feed.clock)
             return
 
         def pass_over() -> None:

@@ -28,17 +28,6 @@ _INSTALLED: dict[tuple[_Loop, signal.Signals], Any] = {}
 _CLOSING: dict[object, tuple[asyncio.Task[Any], bool]] = {}
 
 
-def free_signals(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
-    """Return the ``signals`` that the user's program neither handles nor ignores.
-
-    Only the main thread may handle signals: any other thread gets an empty result.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return ()
-    _forget_closed_loops()
-    return tuple(one for one in signals if _is_free(one))
-
-
 def _is_free(one: signal.Signals) -> bool:
     handler = signal.getsignal(one)
     if handler in _DEFAULT_HANDLERS or handler in _INSTALLED.values():
@@ -50,22 +39,23 @@ def _is_free(one: signal.Signals) -> bool:
 
 
 @contextmanager
-def stopped_by(*signals: signal.Signals, stop: _Stop, in_loop: bool = True) -> Iterator[None]:
-    """Call ``stop`` when one of ``signals`` comes while the body runs.
+def stopped_by_signals(stop: _Stop, *, in_loop: bool = True) -> Iterator[None]:
+    """Call ``stop`` when SIGTERM or Ctrl-C comes while the body runs.
 
     The first signal calls every ``stop`` once; the same signal has its normal effect when it comes
-    again.
+    again. A signal that the user's program handles or ignores remains its own, and only the main
+    thread can handle any.
 
     Args:
-        signals: free ones, see :func:`free_signals`.
         stop: is called with the signal.
         in_loop: whether the running event loop calls ``stop``. Otherwise the main thread does,
             between two steps of what it does then, as in a notebook, whose loop waits meanwhile.
     """
-    # The rest works in the main thread only: in another one no signal is free.
-    if not signals:
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    _forget_closed_loops()
+    signals = [one for one in (signal.SIGTERM, signal.SIGINT) if _is_free(one)]
     loop = asyncio.get_running_loop() if in_loop else None
     stops = _STOPS.setdefault(loop, defaultdict(list))
     for one in signals:
@@ -84,7 +74,7 @@ def stopped_by(*signals: signal.Signals, stop: _Stop, in_loop: bool = True) -> I
 
 
 def _forget_closed_loops() -> None:
-    """A closed loop has removed its handlers, also of contexts that were never left."""
+    # A closed loop has removed its handlers, also of contexts that were never left.
     for closed in [one for one in _STOPS if one is not None and one.is_closed()]:
         for one in _STOPS.pop(closed):
             _FORMER.pop((closed, one), None)
@@ -110,17 +100,14 @@ def _remove_handler(loop: _Loop, one: signal.Signals) -> None:
         return  # The interpreter ends.
     if loop is not None:
         loop.remove_signal_handler(one)
-    former = _FORMER.pop((loop, one), _default_handler(one))
+    default = signal.default_int_handler if one is signal.SIGINT else signal.SIG_DFL
+    former = _FORMER.pop((loop, one), default)
     installed = _INSTALLED.pop((loop, one), handler)
     # A handler that the program or another reader installed in the meantime stays.
     signal.signal(one, former if handler is installed else handler)
     for other, its_former in _FORMER.items():
         if other[1] is one and its_former is installed:
             _FORMER[other] = former
-
-
-def _default_handler(one: signal.Signals) -> Any:
-    return signal.default_int_handler if one is signal.SIGINT else signal.SIG_DFL
 
 
 def _stop_all(loop: _Loop, one: signal.Signals) -> None:
@@ -138,7 +125,7 @@ def _stop_all(loop: _Loop, one: signal.Signals) -> None:
 
 
 def _release_in_child() -> None:
-    """Restore the previous handlers in a fork, whose signals are not its parent's."""
+    # A fork's signals are not its parent's.
     if _FORMER:
         # Through it asyncio would tell the parent.
         signal.set_wakeup_fd(-1)
@@ -154,27 +141,22 @@ os.register_at_fork(after_in_child=_release_in_child)
 def await_closing(reader: object, task: asyncio.Task[Any], *, is_certain: bool) -> None:
     """Keep :func:`interrupt` from raising before ``reader``, which Ctrl-C has stopped, closes.
 
-    Args:
-        reader: calls :func:`has_closed` then.
-        task: what reads; if it ends before, it has left ``reader`` open.
-        is_certain: whether ``task`` closes it. Otherwise it may have left it open and read on.
+    ``task`` reads. If it ends before, it has left ``reader`` open; unless it ``is_certain`` to
+    close it, it may have left it open and read on.
     """
     _CLOSING[reader] = task, is_certain
 
 
 def has_closed(reader: object) -> None:
-    """Remove ``reader``, which has closed, whether or not Ctrl-C stopped it."""
+    """Forget a reader that has closed, whether or not Ctrl-C stopped it."""
     _CLOSING.pop(reader, None)
 
 
 async def interrupt() -> None:
     """Give a Ctrl-C that ended reading its usual effect, now that everything is closed.
 
-    While other readers of the loop close, this returns: the last one raises it.
-
-    Raises:
-        KeyboardInterrupt: the event loop runs without ``asyncio.run``.
-        CancelledError: ``asyncio.run`` has cancelled its main task, and raises that in the end.
+    While other readers of the loop close, this returns: the last one raises a KeyboardInterrupt, or
+    a CancelledError under ``asyncio.run``, which raises the KeyboardInterrupt in the end.
     """
     current, loop = asyncio.current_task(), asyncio.get_running_loop()
     for task, is_certain in _CLOSING.values():

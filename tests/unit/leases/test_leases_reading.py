@@ -84,9 +84,7 @@ class LeaseWorld(World):
 
         return RecordStream(
             DeliveryFeed(self.opened, self.clock),
-            clock=self.clock,
-            on_shard_end=note_end,
-            on_shard_lost=note_loss,
+            {"on_shard_end": note_end, "on_shard_lost": note_loss},
         )
 
     async def other_worker(self, *numbers: int) -> Worker:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kinesis_publishers.abc import SharedReading
 from kinesis_publishers.errors import DataLossError
-from kinesis_publishers.processing.deliveries import Watermark
+from kinesis_publishers.processing.deliveries import HookCall
 from kinesis_publishers.processing.feed import DeliveryFeed
 from kinesis_publishers.testing.manual_clock import ManualClock
 
@@ -100,6 +100,10 @@ async def test_a_reader_whose_task_was_cancelled_from_outside_does_not_wait_for_
         await entering
 
 
+def watermark(instant: datetime) -> HookCall:
+    return HookCall("on_watermark", instant)
+
+
 async def test_of_the_watermarks_that_wait_only_the_latest_is_handed_out() -> None:
     clock = ManualClock()
     feed = DeliveryFeed(Opening(clock), clock)
@@ -109,9 +113,9 @@ async def test_of_the_watermarks_that_wait_only_the_latest_is_handed_out() -> No
     handed = await feed.next()
     await feed.deliveries.hand_out_watermark(third)
     feed.deliveries.put_back(handed)
-    assert await feed.next() == Watermark(third)
-    feed.deliveries.put_back(Watermark(third))
-    assert (handed, await feed.next()) == (Watermark(second), Watermark(third))
+    assert await feed.next() == watermark(third)
+    feed.deliveries.put_back(watermark(third))
+    assert (handed, await feed.next()) == (watermark(second), watermark(third))
     following = asyncio.create_task(feed.next())
     await clock.settle()
     assert not following.done()
