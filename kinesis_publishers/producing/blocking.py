@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import islice
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import Any, Final, Self, Unpack
 
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Options, Properties, Scalar
@@ -18,8 +19,6 @@ from kinesis_publishers.events import EventSink
 from kinesis_publishers.producing.checking import Data, Item
 from kinesis_publishers.producing.producer import CHUNK_RECORDS, KinesisProducer
 from kinesis_publishers.producing.records import ManyPuts, PutResult, Row
-
-_T = TypeVar("_T")
 
 # The records before the buffer: handing them over one by one would cost ten times as much.
 _LINE_RECORDS: Final = 500
@@ -35,10 +34,9 @@ class BlockingProducer:
     the end of the interpreter. Records that one thread puts keep their order as there.
     """
 
-    def __init__(self, opened: OpenInThread[KinesisProducer], clock: Clock) -> None:
+    def __init__(self, opened: OpenInThread[KinesisProducer]) -> None:
         self._opened = opened
         self._producer = opened.value
-        self._clock = clock
         self._line: list[tuple[Row, Future[PutResult]]] = []
         self._line_bytes = 0
         # Guards the line, and says that it has become shorter.
@@ -59,8 +57,7 @@ class BlockingProducer:
     ) -> Self:
         """Open a producer, as :meth:`KinesisProducer.from_properties` does with the same errors."""
         opening = KinesisProducer.from_properties(properties, events=events, clock=clock, **options)
-        opened = OpenInThread(opening, name="kinesis-producer")
-        return cls(opened, opened.value.clock)
+        return cls(OpenInThread(opening, name="kinesis-producer"))
 
     def __enter__(self) -> Self:
         return self
@@ -109,14 +106,13 @@ class BlockingProducer:
         As :meth:`KinesisProducer.put_many`, which says what the arguments and errors are; the
         records are iterated over in this thread. A callback of a future must not call it.
         """
-        self._opened.process.check("this producer")
         self._check_thread("put_many")
         future: Future[Sequence[PutResult]] = _new_future()
         put = ManyPuts(future)
         left = iter(records)
         try:
             while chunk := list(islice(left, CHUNK_RECORDS)):
-                self._run(self._put_chunk(chunk, put))
+                self._run(partial(self._producer.put_chunk, chunk, put))
         finally:
             try:
                 self._opened.loop.call(put.complete)
@@ -133,9 +129,8 @@ class BlockingProducer:
             RecordsNotWrittenError: as of :meth:`KinesisProducer.flush`.
             ClosedError: as of :meth:`put`.
         """
-        self._opened.process.check("this producer")
         self._check_thread("flush")
-        self._run(self._flush())
+        self._run(self._producer.flush)
 
     def close(self, *, timeout_seconds: float | None = None) -> None:
         """Take no more records, deliver those that were put, and end.
@@ -159,6 +154,7 @@ class BlockingProducer:
             self._opened.close()
 
     def _check_thread(self, name: str) -> None:
+        self._opened.process.check("this producer")
         if self._opened.loop.is_current:
             raise RuntimeError(
                 f"{name}() was called by a callback of a future, which runs in the thread that "
@@ -173,16 +169,17 @@ class BlockingProducer:
         is_short = len(self._line) < _LINE_RECORDS and self._line_bytes < _LINE_BYTES
         return is_short or self._is_closed
 
-    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run ``work`` after the records in the line, and wait for it."""
+    def _run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do ``work`` after the records in the line, and wait for it."""
+
+        async def run() -> None:
+            await self._take_line()
+            await work()
+
         with self._turn:
-            try:
-                self._check_open()
-            except ClosedError:
-                work.close()
-                raise
-            result = self._opened.loop.start(work)
-        return result.result()
+            self._check_open()
+            done = self._opened.loop.start(run())
+        done.result()
 
     async def _take_line(self) -> None:
         """Put the records in the line, in order."""
@@ -203,23 +200,16 @@ class BlockingProducer:
                 for row, future in line[done:]:
                     self._producer.refuse(row, future, ClosedError(_NOT_TAKEN))
 
-    async def _put_chunk(self, chunk: Sequence[Item], put: ManyPuts) -> None:
-        await self._take_line()
-        await self._producer.put_chunk(chunk, put)
-
-    async def _flush(self) -> None:
-        await self._take_line()
-        await self._producer.flush()
-
     async def _close(self, timeout_seconds: float | None) -> None:
         if timeout_seconds is None:
             await self._take_line()
         else:
-            end = self._clock.monotonic() + timeout_seconds
+            clock = self._producer.clock
+            end = clock.monotonic() + timeout_seconds
             with suppress(TimeoutError):
-                async with self._clock.timeout(timeout_seconds):
+                async with clock.timeout(timeout_seconds):
                     await self._take_line()
-            timeout_seconds = max(0.0, end - self._clock.monotonic())
+            timeout_seconds = max(0.0, end - clock.monotonic())
             with self._turn:
                 line, self._line = self._line, []
             for row, future in line:

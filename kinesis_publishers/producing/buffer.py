@@ -34,9 +34,7 @@ class Buffer:
     One shard may use a multiple of the free room: a shard that throttles leaves room for the
     others.
 
-    Attributes:
-        records, bytes: the content of the buffer.
-        on_wait: called when a caller must wait.
+    ``on_wait`` is called when a caller must wait.
     """
 
     _queues: ShardQueues
@@ -51,9 +49,8 @@ class Buffer:
     _is_reserved: bool = field(default=False, init=False)
 
     @property
-    def waiters(self) -> int:
-        """The number of callers that wait for room."""
-        return sum(map(len, self._lines.values()))
+    def has_waiters(self) -> bool:
+        return any(self._lines.values())
 
     async def enter(
         self, partition_key: str, explicit_hash_key: str | None, records: int, size: int
@@ -62,7 +59,7 @@ class Buffer:
 
         Raises:
             BufferFullError: there is no room, and the configuration forbids waiting.
-            ClosedError: the producer is closed.
+            KinesisPublishersError: the producer has ended.
         """
         if self._end is not None:
             raise self._end
@@ -77,34 +74,31 @@ class Buffer:
                 f"or has too many of {queue.shard}"
             )
         self.on_wait()
-        await self._wait(partition_key, explicit_hash_key, records, size)
+        self._last_number += 1
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await self._wait(
+            _Waiter(partition_key, explicit_hash_key, records, size, granted, self._last_number)
+        )
 
     def _take(self, queue: ShardQueue, records: int, size: int) -> bool:
-        # A request that is larger than the whole buffer is admitted when the buffer is empty.
-        if self.records and not self._has_share(queue, records, size):
-            return False
-        self.records += records
-        self.bytes += size
-        return True
-
-    def _has_share(self, queue: ShardQueue, records: int, size: int) -> bool:
-        """Return whether the records fit into the buffer and into the share of the queue."""
+        """Reserve room if there is enough in the buffer, and in the share of the queue."""
         free = self._config.max_records - self.records - records
         free_bytes = self._config.max_bytes - self.bytes - size
-        return (
+        fits = (
             free >= 0
             and free_bytes >= 0
             and queue.records + queue.aside <= _MULTIPLE * free
             and queue.size <= _MULTIPLE * free_bytes
         )
+        # A request that is larger than the whole buffer is admitted when the buffer is empty.
+        if self.records and not fits:
+            return False
+        self.records += records
+        self.bytes += size
+        return True
 
-    async def _wait(
-        self, partition_key: str, explicit_hash_key: str | None, records: int, size: int
-    ) -> None:
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._last_number += 1
-        number = self._last_number
-        waiter = _Waiter(partition_key, explicit_hash_key, records, size, granted, number)
+    async def _wait(self, waiter: _Waiter) -> None:
+        granted = waiter.granted
         self._join(waiter)
         try:
             await granted
@@ -113,7 +107,7 @@ class Buffer:
         except BaseException:
             # The waiter was served, and cancelled or closed in the same turn of the loop.
             if granted.done() and not granted.cancelled() and granted.exception() is None:
-                self.release(records, size)
+                self.release(waiter.records, waiter.size)
             else:
                 self._leave(waiter)
             raise
@@ -132,7 +126,6 @@ class Buffer:
         self.serve()
 
     def release(self, records: int, size: int) -> None:
-        """Release room."""
         self.records -= records
         self.bytes -= size
         if self._lines:
@@ -154,7 +147,7 @@ class Buffer:
                     line.popleft()
                     one.granted.set_result(None)
                 else:
-                    self._is_reserved = queue.is_idle
+                    self._is_reserved = not (queue.records or queue.aside or queue.sending)
                     break
             if not line:
                 del self._lines[queue]

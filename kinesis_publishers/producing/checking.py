@@ -1,21 +1,17 @@
-"""Checks records that users put, and returns them as columns."""
+"""Checks records that users put, and returns them as runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
-from typing import Any, Final, Self, TypeAlias
-
-from attrs import define, field, frozen
+from typing import Any, Final, TypeAlias
 
 from kinesis_publishers.abc import Partitioner
 from kinesis_publishers.assembly import WritingServices
-from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.errors import InvalidRecordError
-from kinesis_publishers.model import StreamIdentity, UserRecord
+from kinesis_publishers.model import UserRecord
 from kinesis_publishers.model.shards import parse_hash_key
 from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY, check_marker
-from kinesis_publishers.producing.records import Row, utf8_bytes
+from kinesis_publishers.producing.records import Putting, Row, Run, utf8_bytes
 
 Data: TypeAlias = bytes | bytearray | memoryview | str
 """What can be put; a text is encoded in UTF-8."""
@@ -33,110 +29,54 @@ _LONGEST_ROW: Final = 4
 _AGGREGATE_BYTES: Final = 128
 
 
-@frozen(kw_only=True, eq=False)
-class CheckedColumns:
-    """Checked records, as columns of equal length.
-
-    Attributes:
-        explicit_hash_keys, markers: per record, or ``None`` if no record has one.
-        problem: the error of the next record, if it is invalid.
-    """
-
-    payloads: list[bytes]
-    partition_keys: list[str]
-    explicit_hash_keys: list[str | None] | None = None
-    markers: list[str | None] | None = None
-    problem: InvalidRecordError | None = None
-
-    def before(self, index: int, problem: InvalidRecordError) -> CheckedColumns:
-        """Return the records before one that has a problem."""
-        hash_keys, markers = self.explicit_hash_keys, self.markers
-        return CheckedColumns(
-            payloads=self.payloads[:index],
-            partition_keys=self.partition_keys[:index],
-            explicit_hash_keys=hash_keys and hash_keys[:index],
-            markers=markers and markers[:index],
-            problem=problem,
-        )
-
-
-@define(eq=False)
 class RecordChecker:
-    """Checks records before they are put, and chooses the partition keys that are missing.
+    """Checks records before they are put, and chooses the partition keys that are missing."""
 
-    Args:
-        max_bytes: the maximum record size of the stream, including the partition key.
-    """
+    def __init__(self, services: WritingServices) -> None:
+        self._services = services
+        self._limit(services.stream.max_record_bytes)
 
-    _partitioner: Partitioner
-    _discovery: ShardDiscovery
-    _stream: StreamIdentity
-    _max_bytes: int
-    surely_fits: int = field(init=False)
-    """What fits even with the longest partition key, of four bytes a character."""
-
-    @surely_fits.default
-    def _find_surely_fits(self) -> int:
-        return self._max_bytes - 4 * LONGEST_PARTITION_KEY
-
-    @classmethod
-    def of(cls, services: WritingServices) -> Self:
-        """Return a checker for a described stream."""
-        stream = services.stream
-        return cls(
-            services.partitioner, services.discovery, stream.identity, stream.max_record_bytes
-        )
+    def _limit(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        # Even with the longest partition key, of four bytes a character.
+        self.surely_fits = max_bytes - 4 * LONGEST_PARTITION_KEY
 
     def row_of(self, item: Item) -> Row:
-        """Return a record as :func:`checked_row` does."""
-        return checked_row(item, self._partitioner)
+        return checked_row(item, self._services.partitioner)
 
-    async def columns_of(self, chunk: Sequence[Item]) -> CheckedColumns:
-        """Return the records before the first that is invalid or too large.
-
-        Raises:
-            KinesisPublishersError: the stream cannot be described.
-        """
-        columns = _plain_columns(chunk)
-        if columns is None:
-            columns = self._checked_columns(chunk)
-        markers = columns.markers or repeat(None, len(columns.payloads))
-        largest = max(map(len, columns.payloads), default=0)
-        longest = 0
-        if columns.markers is not None:
-            longest = max(map(_marked_bytes, markers)) + 4 * LONGEST_PARTITION_KEY
-        if largest + longest <= self.surely_fits:
-            return columns
-        rows = zip(columns.payloads, columns.partition_keys, markers, strict=False)
-        for index, (data, key, marker) in enumerate(rows):
-            try:
-                await self.check_size(data, key, marker)
-            except InvalidRecordError as error:
-                return columns.before(index, error)
-        return columns
-
-    def _checked_columns(self, chunk: Sequence[Item]) -> CheckedColumns:
-        rows: list[Row] = []
+    async def run_of(
+        self, chunk: Sequence[Item], put: Putting
+    ) -> tuple[Run, InvalidRecordError | None]:
+        """Return the records before the first that is invalid or too large, and its error."""
         problem: InvalidRecordError | None = None
-        for item in chunk:
-            try:
-                rows.append(self.row_of(item))
-            except InvalidRecordError as error:
-                problem = error
-                break
-        return CheckedColumns(
-            payloads=[row[0] for row in rows],
-            partition_keys=[row[1] for row in rows],
-            explicit_hash_keys=_column([row[2] for row in rows]),
-            markers=_column([row[3] for row in rows]),
-            problem=problem,
-        )
+        columns: Sequence[Any] | None = _plain_columns(chunk)
+        if columns is None:
+            rows: list[Row] = []
+            for item in chunk:
+                try:
+                    rows.append(self.row_of(item))
+                except InvalidRecordError as error:
+                    problem = error
+                    break
+            payloads, keys, hash_keys, markers = ([row[n] for row in rows] for n in range(4))
+            columns = payloads, keys, _column(hash_keys), _column(markers)
+        run = Run(put, range(len(columns[0])), 0, 0.0, *columns)
+        largest = max(map(len, run.payloads), default=0)
+        if run.markers is not None:
+            largest += max(map(_marked_bytes, run.markers)) + 4 * LONGEST_PARTITION_KEY
+        if largest > self.surely_fits:
+            for index, (data, key, _, marker, _) in enumerate(run.rows()):
+                try:
+                    await self.check_size(data, key, marker)
+                except InvalidRecordError as error:
+                    return run.slice(0, index), error
+        return run, problem
 
     async def check_size(self, data: bytes, key: str, marker: str | None = None) -> None:
         """Check the size of a record against the limit of the stream.
 
         Raises:
-            InvalidRecordError: the record exceeds the limit, even the current one.
+            InvalidRecordError: the record exceeds the current limit.
             KinesisPublishersError: the stream cannot be described.
         """
         key_bytes = utf8_bytes(key)
@@ -147,14 +87,13 @@ class RecordChecker:
         if size <= self._max_bytes:
             return
         # The limit may have been raised since.
-        summary = await self._discovery.describe_now(self._stream.arn)
-        self._max_bytes = summary.max_record_bytes
-        self.surely_fits = self._find_surely_fits()
+        summary = await self._services.discovery.describe_now(self._services.arn)
+        self._limit(summary.max_record_bytes)
         if size > self._max_bytes:
             what = "that key" if marker is None else "that key and its marker"
             raise InvalidRecordError(
                 f"the record with the partition key {key!r:.300} has {size:,} bytes with {what}, "
-                f"and {self._stream.name} takes {self._max_bytes:,} at most: split it, or raise "
+                f"and {self._services.name} takes {self._max_bytes:,} at most: split it, or raise "
                 "the limit of the stream (UpdateMaxRecordSize)"
             )
 
@@ -192,7 +131,7 @@ def checked_row(item: Item, partitioner: Partitioner) -> Row:
     return payload, key, hash_key, marker
 
 
-def _plain_columns(chunk: Sequence[Item]) -> CheckedColumns | None:
+def _plain_columns(chunk: Sequence[Item]) -> tuple[list[bytes], list[str]] | None:
     """Return payloads and partition keys if the records are pairs of them, as most are.
 
     This takes a tenth of the time of checking them one by one.
@@ -209,19 +148,14 @@ def _plain_columns(chunk: Sequence[Item]) -> CheckedColumns | None:
     is_valid = min(lengths) > 0 and max(lengths) <= LONGEST_PARTITION_KEY
     if not (is_valid and "".join(keys).isascii()):
         return None
-    return CheckedColumns(payloads=payloads, partition_keys=keys)
+    return payloads, keys
 
 
-def _column(values: list[str | None]) -> list[str | None] | None:
+def _column(values: list[Any]) -> list[Any] | None:
     return values if any(one is not None for one in values) else None
 
 
 def _checked_data(data: object) -> bytes:
-    """Return ``data`` as bytes; a string is encoded in UTF-8.
-
-    Raises:
-        InvalidRecordError: ``data`` is neither bytes nor a string.
-    """
     if isinstance(data, bytes):
         return data
     if isinstance(data, str):
@@ -239,11 +173,6 @@ def _checked_data(data: object) -> bytes:
 
 
 def _check_keys(partition_key: str, explicit_hash_key: str | None) -> None:
-    """Check the keys that select the shard of a record.
-
-    Raises:
-        InvalidRecordError: Kinesis would refuse it.
-    """
     if not isinstance(partition_key, str):
         raise InvalidRecordError(
             f"a partition key must be a text, not {type(partition_key).__name__}: "

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, count, islice, repeat
 from typing import Final
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from kinesis_publishers.abc import PutColumns
 from kinesis_publishers.aggregation import AggregatedRecord, pack_first, pack_plain
 from kinesis_publishers.config import ProducerConfig
 from kinesis_publishers.producing.queues import ShardQueue, ShardQueues
-from kinesis_publishers.producing.records import Run, Written, utf8_bytes
+from kinesis_publishers.producing.records import Run, utf8_bytes
 
 #: The maximum size of one shard in a call at its full rate: the KPL's number.
 SHARD_BYTES: Final = 256 * 1024
@@ -21,12 +21,9 @@ SHARD_BYTES: Final = 256 * 1024
 
 @frozen(eq=False)
 class Part:
-    """The part of a call for one shard: plain records, or aggregates of them.
+    """The part of a call for one shard: plain records, or aggregates of them, each with its runs.
 
-    Attributes:
-        runs: the records.
-        aggregates: the aggregates, each with its runs; ``None`` for plain records.
-        size: the size of the entries in bytes.
+    ``size`` is that of the entries in bytes.
     """
 
     queue: ShardQueue
@@ -44,12 +41,10 @@ class Part:
     def packed(
         cls, queue: ShardQueue, aggregates: Sequence[tuple[AggregatedRecord, Sequence[Run]]]
     ) -> Part:
-        """Return a part of aggregates."""
         return cls(queue, [run for _, runs in aggregates for run in runs], aggregates)
 
     @property
     def records(self) -> int:
-        """The number of records."""
         return sum(map(len, self.runs))
 
     @property
@@ -59,7 +54,6 @@ class Part:
 
     @property
     def oldest(self) -> float:
-        """When the first record was put."""
         return self.runs[0].put_at
 
     def is_divisible(self, index: int) -> bool:
@@ -79,12 +73,11 @@ class Part:
         return Part(self.queue, runs)
 
     def settle(self, shard_ids: Sequence[str], numbers: Sequence[str], now: float) -> None:
-        """Report to the callers of ``put`` where the entries were written."""
         if self.aggregates is None:
             start = 0
             for run in self.runs:
                 own = slice(start, start + len(run))
-                _settle(run, shard_ids[own], numbers[own], [None] * len(run), now)
+                run.settle((shard_ids[own], numbers[own], [None] * len(run)), now)
                 start = own.stop
             return
         for (one, runs), shard_id, number in zip(self.aggregates, shard_ids, numbers, strict=True):
@@ -92,26 +85,7 @@ class Part:
             for run in runs:
                 records = len(run)
                 own_subs = list(islice(subs, records))
-                _settle(run, [shard_id] * records, [number] * records, own_subs, now)
-
-
-def _settle(
-    run: Run,
-    shard_ids: Sequence[str],
-    numbers: Sequence[str],
-    sub_sequence_numbers: Sequence[int | None],
-    now: float,
-) -> None:
-    run.settle(
-        Written(
-            shard_ids=shard_ids,
-            sequence_numbers=numbers,
-            sub_sequence_numbers=sub_sequence_numbers,
-            attempts=run.attempts + 1,
-            put_at=run.put_at,
-            at=now,
-        )
-    )
+                run.settle(([shard_id] * records, [number] * records, own_subs), now)
 
 
 def columns_of(parts: Iterable[Part]) -> PutColumns:
@@ -119,28 +93,23 @@ def columns_of(parts: Iterable[Part]) -> PutColumns:
     payloads: list[bytes] = []
     keys: list[str | None] = []
     hash_keys: list[str | None] = []
-    has_hash_keys = False
     for part in parts:
-        if part.aggregates is not None:
-            entries = [one for one, _ in part.aggregates]
-            payloads += [one.data for one in entries]
-            keys += [one.partition_key for one in entries]
-            hash_keys += [one.explicit_hash_key for one in entries]
-            has_hash_keys = True
-            continue
-        for run in part.runs:
-            payloads += run.payloads
-            keys += part.queue.keys_of(run.partition_keys)
-            hash_keys += run.explicit_hash_keys or repeat(None, len(run))
-            has_hash_keys = has_hash_keys or run.explicit_hash_keys is not None
+        if part.aggregates is None:
+            for run in part.runs:
+                payloads += run.payloads
+                keys += part.queue.keys_of(run.partition_keys)
+                hash_keys += run.explicit_hash_keys or repeat(None, len(run))
+        else:
+            payloads += [one.data for one, _ in part.aggregates]
+            keys += [one.partition_key for one, _ in part.aggregates]
+            hash_keys += [one.explicit_hash_key for one, _ in part.aggregates]
     return PutColumns(
         payloads=payloads,
         partition_keys=keys,
-        explicit_hash_keys=hash_keys if has_hash_keys else None,
+        explicit_hash_keys=hash_keys if any(hash_keys) else None,
     )
 
 
-@define(eq=False)
 class Collector:
     """Selects the records of the next call.
 
@@ -148,25 +117,20 @@ class Collector:
     for the full part of a shard, or when a record is due. It then includes other waiting records.
     """
 
-    _config: ProducerConfig
-    _queues: ShardQueues
-    _turn: int = field(default=0, init=False)
-    # The maximum of one shard in a call: the shard would throttle a larger burst.
-    _shard_bytes: int = field(init=False)
-    # The amount that triggers a call.
-    _enough_bytes: int = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        config = self._config
+    def __init__(self, config: ProducerConfig, queues: ShardQueues) -> None:
+        self._config = config
+        self._queues = queues
+        self._turn = 0
+        # The maximum of one shard in a call: the shard would throttle a larger burst.
         self._shard_bytes = int(SHARD_BYTES * min(4.0, max(1.0, config.rate)))
         least = config.aggregate_bytes if config.aggregates else 0
+        # The amount that triggers a call.
         self._enough_bytes = max(self._shard_bytes, least)
 
     def collect(self, now: float, *, hurries: bool) -> tuple[Sequence[Part], float]:
         """Return the next call, empty if there is none now, and the seconds until the next try.
 
-        Args:
-            hurries: whether every record is due.
+        With ``hurries`` every record is due.
         """
         due_before = math.inf if hurries else now - self._config.linger_seconds
         ready, delay = self._ready_queues(now, due_before)
@@ -179,9 +143,11 @@ class Collector:
             if entries_left < 1 or bytes_left < 1:
                 break
             room = _Room(entries=entries_left, bytes=bytes_left, is_empty=not parts)
+            taken: list[Run] = []
             try:
-                part = self._take(queue, room, due_before)
+                part = self._take(queue, room, due_before, taken)
             except Exception:
+                queue.prepend(taken)
                 for part in parts:
                     self._queues.end(part.queue, part.runs)
                     part.queue.prepend(part.runs)
@@ -226,23 +192,20 @@ class Collector:
         first = len(head.payloads[0]) + utf8_bytes(head.partition_keys[0])
         return queue.limiter.delay(queue.records, size, first, now)
 
-    def _take(self, queue: ShardQueue, room: _Room, due_before: float) -> Part | None:
-        """Take the part of a queue that goes into the call."""
+    def _take(
+        self, queue: ShardQueue, room: _Room, due_before: float, taken: list[Run]
+    ) -> Part | None:
+        """Take the part of a queue that goes into the call; its runs are in ``taken`` at once."""
         allowed, allowed_bytes = queue.limiter.allowance()
         room = evolve(
             room,
             entries=min(room.entries, allowed),
             of_shard=min(room.bytes, allowed_bytes, self._shard_bytes * max(1, queue.choices)),
         )
-        taken: list[Run] = []
-        try:
-            if self._queues.aggregates:
-                part = self._take_aggregates(queue, room, due_before, taken)
-            else:
-                part = self._take_plain(queue, room, taken)
-        except Exception:
-            queue.prepend(taken)
-            raise
+        if self._queues.aggregates:
+            part = self._take_aggregates(queue, room, due_before, taken)
+        else:
+            part = self._take_plain(queue, room, taken)
         if part is not None:
             queue.limiter.take(part.entries, part.size)
             self._queues.begin(queue, part.runs)
@@ -278,13 +241,13 @@ class Collector:
                 break
             if estimated < most_bytes and not _is_due(queue, due_before):
                 break
-            candidates: Iterable[Run] = queue.waiting
+            candidates: Sequence[Run] = queue.waiting
             if self._queues.has_order:
                 sent = {run.partition_keys[0] for run in taken}
                 candidates = self._queues.admitted(queue, size=most_bytes, sent=sent)
-            packed = _packed(candidates, most_bytes, most)
-            if packed is None:
+            if not candidates:
                 break
+            packed = _packed(candidates, most_bytes, most)
             size = len(packed.data) + utf8_bytes(packed.partition_key)
             if not room.admits(size, total):
                 break
@@ -295,24 +258,22 @@ class Collector:
         return Part.packed(queue, aggregates) if aggregates else None
 
 
-def _packed(runs: Iterable[Run], most_bytes: int, most: int) -> AggregatedRecord | None:
-    """Return an aggregate of the first records; ``None`` if there are none."""
+def _packed(runs: Iterable[Run], most_bytes: int, most: int) -> AggregatedRecord:
+    """Return an aggregate of the first records."""
     payloads: list[bytes] = []
     keys: list[str] = []
     size = 0
     for run in runs:
         if run.is_noted or run.explicit_hash_keys is not None:
-            break
+            rows = chain.from_iterable([one.rows() for one in runs])
+            return pack_first(rows, max_bytes=most_bytes, max_records=most)
         payloads += run.payloads
         keys += run.partition_keys
         size += run.size
         if size >= most_bytes:
-            # The same result for plain records, which most are, at a fraction of the cost.
-            return pack_plain(payloads, keys, max_bytes=most_bytes, max_records=most)
-    rows = chain.from_iterable([run.rows() for run in runs])
-    if (row := next(rows, None)) is None:
-        return None
-    return pack_first(chain((row,), rows), max_bytes=most_bytes, max_records=most)
+            break
+    # The same result for plain records, which most are, at a fraction of the cost.
+    return pack_plain(payloads, keys, max_bytes=most_bytes, max_records=most)
 
 
 def _is_due(queue: ShardQueue, due_before: float) -> bool:
@@ -323,12 +284,9 @@ def _is_due(queue: ShardQueue, due_before: float) -> bool:
 
 @frozen(kw_only=True)
 class _Room:
-    """The remaining room in a call.
+    """The remaining room in a call, and whether the call is empty.
 
-    Attributes:
-        bytes: the bytes up to the limit of the call.
-        of_shard: the bytes up to the limit of the shard.
-        is_empty: whether the call is still empty.
+    ``of_shard`` are the bytes up to the limit of the shard.
     """
 
     entries: int

@@ -28,11 +28,8 @@ class ShardLimiter:
 
     Args:
         rate: the share of a shard's quota to use.
-        adapts: whether refusals lower the rate.
+        adapts: whether refusals lower the rate, to a ``factor`` of it.
         at: the time, in seconds of a monotonic clock.
-
-    Attributes:
-        factor: the share of the rate that applies now.
     """
 
     _rate: float
@@ -45,11 +42,9 @@ class ShardLimiter:
     _lowered_at: float = field(default=-math.inf, init=False)
 
     def delay(self, records: int, size: int, largest: int, now: float) -> float:
-        """Return the seconds until the waiting records may have a call.
+        """Return the seconds until the waiting entries may have a call.
 
-        Args:
-            records, size: the number of waiting entries, and their bytes.
-            largest: the bytes of the first entry.
+        ``size`` are their bytes, and ``largest`` those of the first entry.
         """
         self._refill(now)
         rate = self._rate * self.factor
@@ -70,7 +65,6 @@ class ShardLimiter:
         )
 
     def take(self, records: int, size: int) -> None:
-        """Deduct sent entries from the allowance."""
         rate = self._rate * self.factor
         self._for_records -= records / (RECORDS_PER_SECOND * rate)
         self._for_bytes -= size / (BYTES_PER_SECOND * rate)

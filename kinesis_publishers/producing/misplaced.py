@@ -15,11 +15,10 @@ from kinesis_publishers.assembly import WritingServices
 from kinesis_publishers.errors import KinesisPublishersError, RecordExpiredError
 from kinesis_publishers.events import ShardMispredicted
 from kinesis_publishers.model import HashRange, ShardKey, hash_key_of
-from kinesis_publishers.producing.buffer import Buffer
 from kinesis_publishers.producing.collector import Part
-from kinesis_publishers.producing.outstanding import Outstanding, not_decided
+from kinesis_publishers.producing.outstanding import Outstanding
 from kinesis_publishers.producing.queues import ShardQueues
-from kinesis_publishers.producing.records import KnownPuts, Run, Written
+from kinesis_publishers.producing.records import KnownPuts, Run
 from kinesis_publishers.producing.routing import ShardMap
 
 _LOGGER = logging.getLogger(__name__)
@@ -34,36 +33,29 @@ class MisplacedRecords:
 
     _services: WritingServices
     _queues: ShardQueues
-    _buffer: Buffer
     _outstanding: Outstanding
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
-    async def correct(self, misplaced: Sequence[Misplaced]) -> None:
+    async def correct(self, misplaced: Sequence[Misplaced], undecided: list[Part]) -> None:
         """Handle answers that name another shard than predicted, one per part.
 
-        Only the records of aggregates are settled here. They wait until a listing explains the
-        answer, and so do further records with the same prediction.
+        Only the records of aggregates are settled here, and removed from ``undecided``. They wait
+        until a listing explains the answer, and so do further records with the same prediction.
         """
-        undecided = [part for part, _ in misplaced if part.is_divisible(0)]
-        try:
-            async for part, place in self._explained(misplaced):
-                resent = 0
-                if part.is_divisible(0):
-                    resent = self._correct_aggregate(part, place)
-                    undecided.remove(part)
-                if not self._queues.shard_map.choices:
-                    self._services.events(
-                        ShardMispredicted(
-                            shard=part.queue.shard,
-                            shard_id=place[0],
-                            records=part.records,
-                            resent=resent,
-                        )
+        async for part, place in self._explained(misplaced):
+            resent = 0
+            if part.is_divisible(0):
+                resent = self._correct_aggregate(part, place)
+                undecided.remove(part)
+            if not self._queues.shard_map.choices:
+                self._services.events(
+                    ShardMispredicted(
+                        shard=part.queue.shard,
+                        shard_id=place[0],
+                        records=part.records,
+                        resent=resent,
                     )
-        except BaseException as error:
-            for part in undecided:
-                self._outstanding.fail(part, not_decided(error))
-            raise
+                )
 
     async def _explained(self, misplaced: Sequence[Misplaced]) -> AsyncIterator[Misplaced]:
         """List the shards until all answers are explained, or the time to live is over."""
@@ -126,7 +118,7 @@ class MisplacedRecords:
             await self._list(())
 
     async def _list(self, predicted: Collection[ShardKey]) -> None:
-        """List the shards; also describe the stream unless the listing explains the answers.
+        """List the shards; also describe the stream unless that explains the answers.
 
         ``predicted`` are the shards for which answers named others.
         """
@@ -146,7 +138,7 @@ class MisplacedRecords:
         shard_map = ShardMap.of(shards, is_auto=is_auto)
         if shard_map.open_shards:
             self._queues.follow(shard_map)
-            self._buffer.follow()
+            self._outstanding.buffer.follow()
 
     def _correct_aggregate(self, part: Part, place: tuple[str, str]) -> int:
         """Send the records of an aggregate again that belong elsewhere; return their number.
@@ -183,16 +175,8 @@ class MisplacedRecords:
             if others:
                 again.append(run.pick(others).again())
             if inside:
-                kept = run.pick(inside)
-                known = Written(
-                    shard_ids=place[:1] * len(inside),
-                    sequence_numbers=place[1:] * len(inside),
-                    sub_sequence_numbers=[first + index for index in inside],
-                    attempts=run.attempts + 1,
-                    put_at=run.put_at,
-                    at=now,
-                )
-                again.append(kept.again(put=KnownPuts(kept, known), is_copy=True))
+                known = KnownPuts(run.put, *place, {run.places[one]: first + one for one in inside})
+                again.append(run.pick(inside).again(put=known, is_copy=True))
             first += len(run)
         self._outstanding.wait_again(part, again)
         return outside

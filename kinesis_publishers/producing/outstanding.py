@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count, islice
 from typing import Final
@@ -31,7 +31,7 @@ class _Flush:
     done: asyncio.Future[None]
 
 
-def not_decided(error: BaseException) -> KinesisPublishersError:
+def not_decided(error: BaseException | None) -> KinesisPublishersError:
     """Return the error of records whose deciding task was ended by ``error``."""
     if isinstance(error, asyncio.CancelledError):
         return ClosedError("the producer was closed before it knew whether the record was written")
@@ -44,12 +44,11 @@ def not_decided(error: BaseException) -> KinesisPublishersError:
 class Outstanding:
     """Removes the records of a call from the buffer, or puts them back into the queues.
 
-    Attributes:
-        records: the number of records in the queues or being sent.
+    ``records`` is the number of those in the queues or being sent.
     """
 
     _queues: ShardQueues
-    _buffer: Buffer
+    buffer: Buffer
     _events: EventSink
     records: int = field(default=0, init=False)
     # The number of failed records, that of the raised ones, and the first others: their number,
@@ -62,18 +61,9 @@ class Outstanding:
     _raising: list[int] = field(factory=list, init=False)
 
     @property
-    def bytes(self) -> int:
-        """The bytes in the buffer."""
-        return self._buffer.bytes
-
-    def expect(self, records: int) -> None:
-        """Count records that were added to the queues."""
-        self.records += records
-
-    @property
     def hurries(self) -> bool:
         """Whether to skip the linger time: a caller waits for records, or for room."""
-        return bool(self._flushes or self._buffer.waiters)
+        return bool(self._flushes or self.buffer.has_waiters)
 
     def settle(
         self, part: Part, shard_ids: Sequence[str], numbers: Sequence[str], now: float
@@ -88,11 +78,10 @@ class Outstanding:
         self._queues.end(part.queue, part.runs)
         self.give_up(part.queue, part.runs, error)
 
-    def wait_again(self, part: Part, runs: Iterable[Run] | None = None) -> None:
+    def wait_again(self, part: Part, runs: Sequence[Run] = ()) -> None:
         """Put the records of a call, or their replacements, in front of the queues again."""
         self._queues.end(part.queue, part.runs)
-        returned = [run.again() for run in part.runs] if runs is None else list(runs)
-        self._queues.put_again(returned)
+        self._queues.put_again(runs or [run.again() for run in part.runs])
         self._queues.free(part.runs)
 
     def give_up(
@@ -128,14 +117,13 @@ class Outstanding:
         self._queues.free(runs)
         records = sum(map(len, runs))
         self.records -= records
-        self._buffer.release(records, sum([run.size for run in runs]))
+        self.buffer.release(records, sum([run.size for run in runs]))
         for flush in self._flushes:
             flush.left -= sum([len(run) for run in runs if run.number <= flush.up_to])
             if flush.left <= 0 and not flush.done.done():
                 flush.done.set_result(None)
 
     async def wait(self, up_to: int) -> None:
-        """Wait until no record up to a number is outstanding."""
         if not self.records:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -150,10 +138,7 @@ class Outstanding:
     def raising_failures(self, stream: str) -> Iterator[None]:
         """Raise on leaving if records have failed that were not raised before the context.
 
-        Concurrent contexts each raise.
-
-        Raises:
-            RecordsNotWrittenError: the message names the first records.
+        Concurrent contexts each raise. The message names the first records.
         """
         first = self._raised
         self._raising.append(first)

@@ -12,7 +12,7 @@ from typing import Self, Unpack
 
 from kinesis_publishers.assembly import WritingServices, open_writing
 from kinesis_publishers.clock import Clock
-from kinesis_publishers.config import Options, Ordering, Properties, Scalar
+from kinesis_publishers.config import Options, Properties, Scalar
 from kinesis_publishers.errors import (
     BufferFullError,
     ClosedError,
@@ -23,9 +23,6 @@ from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink, ProducerStarted, ProducerStopped
 from kinesis_publishers.producing.buffer import Buffer
 from kinesis_publishers.producing.checking import Data, Item, RecordChecker
-from kinesis_publishers.producing.collector import Collector
-from kinesis_publishers.producing.key_order import KeyOrder
-from kinesis_publishers.producing.misplaced import MisplacedRecords
 from kinesis_publishers.producing.outstanding import Outstanding
 from kinesis_publishers.producing.queues import ShardQueues
 from kinesis_publishers.producing.records import (
@@ -34,18 +31,17 @@ from kinesis_publishers.producing.records import (
     PutResult,
     Row,
     Run,
-    SinglePuts,
     utf8_bytes,
 )
 from kinesis_publishers.producing.routing import ShardMap
 from kinesis_publishers.producing.sender import Sender
-from kinesis_publishers.retry import RetryBudget
 
 _LOGGER = logging.getLogger(__name__)
 # `put_many` handles its records in chunks of this size, which is the size of a call.
 CHUNK_RECORDS = 500
 # The buffer is reserved in this many pieces.
 _PIECES = 16
+_CLOSED = "is closed"
 
 
 class KinesisProducer:
@@ -61,30 +57,23 @@ class KinesisProducer:
     def __init__(self, services: WritingServices, shard_map: ShardMap) -> None:
         self._services = services
         self._config = config = services.config
-        self._clock = services.clock
-        self._has_order = config.ordering is Ordering.KEY
-        order = KeyOrder(None if config.aggregates else 1) if self._has_order else None
-        self._queues = ShardQueues(services, shard_map, order)
+        #: The time that the records have.
+        self.clock = services.clock
+        self._queues = ShardQueues(services, shard_map)
         self._buffer = Buffer(self._queues, config)
         self._outstanding = Outstanding(self._queues, self._buffer, services.events)
-        self._sender = Sender(
-            services,
-            self._queues,
-            Collector(config, self._queues),
-            self._outstanding,
-            MisplacedRecords(services, self._queues, self._buffer, self._outstanding),
-            RetryBudget(config.retry, self._clock, events=services.events),
-        )
+        self._sender = Sender(services, self._queues, self._outstanding)
         self._buffer.on_wait = self._sender.wake
         self._last_number = 0
         # With order, each record may wait for another one.
-        self._piece_records = 1 if self._has_order else max(1, config.max_records // _PIECES)
+        most = 1 if self._queues.has_order else config.max_records // _PIECES
+        self._piece_records = max(1, most)
         self._piece_bytes = max(1, config.max_bytes // _PIECES)
         self._sending: asyncio.Task[None] | None = None
         self._closing: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unusable = "was not opened: use it as `async with`"
-        self.checker = RecordChecker.of(services)
+        self.checker = RecordChecker(services)
         self._process = OwnProcess()
 
     @classmethod
@@ -140,11 +129,6 @@ class KinesisProducer:
             )
 
     @property
-    def clock(self) -> Clock:
-        """The time that its records have."""
-        return self._clock
-
-    @property
     def pending_records(self) -> int:
         """The number of records that were put and are neither written nor given up."""
         return self._outstanding.records
@@ -190,15 +174,15 @@ class KinesisProducer:
         except BufferFullError as error:
             self.refuse(row, future, error)
             return
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         queue = self._queues.queue_of(key, hash_key)
-        self._outstanding.expect(1)
-        may_share = hash_key is None and marker is None and not self._has_order
+        self._outstanding.records += 1
+        may_share = hash_key is None and marker is None and not self._queues.has_order
         since = now - self._config.linger_seconds
         put = queue.add_to_open(data, key, size, since) if may_share else None
         if put is None:
             self._last_number += 1
-            run = Run.of_one(SinglePuts.of_one(future, now), row, self._last_number, now)
+            run = Run.of_one(future, row, self._last_number, now)
             queue.append(run, is_open=may_share)
         else:
             put.expect(future, now)
@@ -212,8 +196,8 @@ class KinesisProducer:
 
     def refuse(self, row: Row, future: AnyFuture, error: KinesisPublishersError) -> None:
         """Fail a record that has no place in the buffer."""
-        run = Run.of_one(SinglePuts.of_one(future, 0.0), row, 0, 0.0)
-        self._outstanding.refuse(self._queues.queue_of(row[1], row[2]), [run], error)
+        queue = self._queues.queue_of(row[1], row[2])
+        self._outstanding.refuse(queue, [Run.of_one(future, row)], error)
 
     async def put_many(self, records: Iterable[Item]) -> asyncio.Future[Sequence[PutResult]]:
         """Return once all records have had a place in the buffer, with the future of their results.
@@ -242,26 +226,14 @@ class KinesisProducer:
     async def put_chunk(self, chunk: Sequence[Item], put: ManyPuts) -> None:
         """Put some records of one ``put_many``."""
         self._check_usable()
-        columns = await self.checker.columns_of(chunk)
-        first, count = put.next_place, len(columns.payloads)
-        put.expect(count)
-        run = Run(
-            put,
-            range(first, first + count),
-            0,
-            self._clock.monotonic(),
-            columns.payloads,
-            columns.partition_keys,
-            columns.explicit_hash_keys,
-            columns.markers,
-        )
-        if count:
+        run, problem = await self.checker.run_of(chunk, put)
+        run.places = put.expect(len(run))
+        if run:
             await self._put_run(run)
-        if columns.problem is not None:
-            raise columns.problem
+        if problem is not None:
+            raise problem
 
     async def _put_run(self, run: Run) -> None:
-        """Put checked records of one ``put_many``."""
         most, most_bytes = self._piece_records, self._piece_bytes
         shares = [own for _, own in self._queues.split(run)]
         pieces = [piece for own in shares for piece in own.pieces(most, most_bytes)]
@@ -270,7 +242,7 @@ class KinesisProducer:
             for piece in pieces:
                 await self._put_piece(piece)
                 done += 1
-                if self._sender.note(len(piece), piece.size, self._clock.monotonic()):
+                if self._sender.note(len(piece), piece.size, self.clock.monotonic()):
                     # Let the sender start its calls before more records are put.
                     await asyncio.sleep(0)
         except BaseException as error:
@@ -287,8 +259,8 @@ class KinesisProducer:
             self._outstanding.refuse(self._queues.queue_of(key, hash_key), [piece], error)
             return
         self._last_number += 1
-        piece.number, piece.put_at = self._last_number, self._clock.monotonic()
-        self._outstanding.expect(len(piece))
+        piece.number, piece.put_at = self._last_number, self.clock.monotonic()
+        self._outstanding.records += len(piece)
         # Predict again: the stream may have been resharded meanwhile.
         for queue, own in self._queues.split(piece):
             queue.append(own)
@@ -327,7 +299,7 @@ class KinesisProducer:
                     self._buffer.close(closed)
                     seconds = math.inf if timeout_seconds is None else timeout_seconds
                     with suppress(TimeoutError):
-                        async with self._clock.timeout(seconds):
+                        async with self.clock.timeout(seconds):
                             await self._deliver()
             finally:
                 left = self._outstanding.records
@@ -345,9 +317,8 @@ class KinesisProducer:
 
     def _note_end(self, sending: asyncio.Task[None]) -> None:
         """Give up the remaining records: nothing more is sent."""
-        error: KinesisPublishersError = ClosedError(
-            "the producer was closed before the record was sent"
-        )
+        error: KinesisPublishersError
+        error = ClosedError("the producer was closed before the record was sent")
         if sending.cancelled():
             if not self._unusable:
                 self._unusable = "has ended with its event loop"
@@ -372,11 +343,7 @@ class KinesisProducer:
             raise ClosedError(f"{what} {self._unusable}")
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the event loop of the producer, if it can be used there.
-
-        Raises:
-            ClosedError: it cannot.
-        """
+        """Return the event loop of the producer; raise if it cannot be used there."""
         self._check_usable()
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
@@ -385,6 +352,3 @@ class KinesisProducer:
                 "in each, or a BlockingProducer for threads"
             )
         return loop
-
-
-_CLOSED = "is closed"

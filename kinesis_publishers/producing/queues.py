@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from attrs import define, field
 
 from kinesis_publishers.assembly import WritingServices
+from kinesis_publishers.config import Ordering
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.model import ShardKey, hash_key_of
-from kinesis_publishers.producing.key_order import KeyOrder
 from kinesis_publishers.producing.limiter import ShardLimiter
 from kinesis_publishers.producing.records import Run, SinglePuts
 from kinesis_publishers.producing.routing import RandomKey, ShardMap
@@ -30,22 +31,21 @@ class ShardQueue:
     """The waiting records of one shard, oldest first.
 
     Attributes:
+        budget: decides how long to wait after a refusal.
+        choices: as in :class:`ShardMap`: the queue has the records of this many shards.
+        leaves_out_keys: whether records are sent without their random keys.
         records, size: the number of waiting records, and their bytes.
         aside: the number of records that wait for others of their partition keys.
         sending: the number of records that are being sent.
         blocked_until: nothing is sent before this time, because the shard refused records.
-        refused_at: the time of its last refusal.
-        error: the error of that refusal.
-        budget: decides how long to wait after a refusal.
-        choices: as in :class:`ShardMap`: the queue has the records of this many shards.
-        leaves_out_keys: whether records are sent without their random keys.
+        refused_at, error: the time of its last refusal, and its error.
     """
 
     shard: ShardKey
     limiter: ShardLimiter
     budget: RetryBudget
-    choices: int = 0
-    leaves_out_keys: bool = field(init=False)
+    choices: int
+    leaves_out_keys: bool
     waiting: deque[Run] = field(factory=deque)
     records: int = 0
     size: int = 0
@@ -57,34 +57,13 @@ class ShardQueue:
     # The last run, if single records may be added to it.
     _open: Run | None = None
 
-    @classmethod
-    def of(cls, shard: ShardKey, services: WritingServices, choices: int) -> ShardQueue:
-        """Return a new queue of a shard."""
-        config, clock = services.config, services.clock
-        rate = config.rate * max(1, choices)
-        return cls(
-            shard,
-            ShardLimiter(rate, config.adapts_rate, clock.monotonic()),
-            RetryBudget(config.retry, clock, events=services.events, shard=shard),
-            choices,
-        )
-
-    @leaves_out_keys.default
-    def _is_auto(self) -> bool:
-        return self.choices > 0
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the buffer has no records for the shard."""
-        return not (self.records or self.aside or self.sending)
-
     def block(self, until: float, error: ServiceError) -> None:
         """Send nothing before a time, because of a refusal."""
         self.blocked_until = max(self.blocked_until, until)
         self.error = error
 
     def append(self, run: Run, *, is_open: bool = False) -> None:
-        """Append records; single ones may be added to an open run later."""
+        """Append records; :meth:`add_to_open` may add single ones to an open run."""
         self.waiting.append(run)
         self.records += len(run)
         self.size += run.size
@@ -111,11 +90,9 @@ class ShardQueue:
         return None if self.leaves_out_keys and type(key) is RandomKey else key
 
     def keys_of(self, keys: Sequence[str]) -> Iterable[str | None]:
-        """Return the partition keys to send, as :meth:`key_of` does."""
         return map(self.key_of, keys) if self.leaves_out_keys else keys
 
     def seal(self) -> None:
-        """Close the open run."""
         self._open = None
 
     def prepend(self, runs: Iterable[Run]) -> None:
@@ -138,7 +115,6 @@ class ShardQueue:
         return run
 
     def take(self, count: int) -> list[Run]:
-        """Take the oldest ``count`` records."""
         taken: list[Run] = []
         while count > 0:
             taken.append(self.pop(count))
@@ -146,33 +122,38 @@ class ShardQueue:
         return taken
 
     def clear(self) -> Iterable[Run]:
-        """Take everything."""
         taken, self.waiting = self.waiting, deque()
         self.records = self.size = 0
         self.seal()
         return taken
 
 
-@define(eq=False)
 class ShardQueues:
     """The queues of a stream, found by partition key.
 
-    It alone knows the order of keys, if they have one: which records are being sent, and which were
-    put aside behind them.
+    They keep the order of keys, if there is one: one entry of a key is sent at a time. PutRecords
+    keeps no order among the entries of a call, and either of two calls may be refused. Records of a
+    busy key are put aside until the key is free. With order every run has one record.
+
+    Attributes:
+        shard_map: predicts the shard of a record.
+        has_order: whether the records of a partition key are sent in order.
     """
 
-    _services: WritingServices
-    _map: ShardMap
-    _order: KeyOrder | None = None
-    _queues: dict[ShardKey, ShardQueue] = field(factory=dict, init=False)
-    _by_key: dict[str, ShardQueue] = field(factory=dict, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        if self._map.choices:
+    def __init__(self, services: WritingServices, shard_map: ShardMap) -> None:
+        self._services = services
+        self.shard_map = shard_map
+        self.has_order = services.config.ordering is Ordering.KEY
+        self._queues: dict[ShardKey, ShardQueue] = {}
+        self._by_key: dict[str, ShardQueue] = {}
+        # The keys whose records are being sent, and the records that wait for that.
+        self._busy: set[str] = set()
+        self._aside: dict[str, deque[Run]] = {}
+        if shard_map.choices:
             self._log_distribution()
 
     def _log_distribution(self) -> None:
-        if self._map.choices:
+        if self.shard_map.choices:
             text = (
                 "The stream %s distributes its records itself (strategy AUTO). The producer does "
                 "not aggregate them, and records of one partition key have no order."
@@ -182,14 +163,9 @@ class ShardQueues:
         _LOGGER.warning(text, self._services.name)
 
     @property
-    def shard_map(self) -> ShardMap:
-        """The prediction of the shard of a record."""
-        return self._map
-
-    @property
     def aggregates(self) -> bool:
         """Whether records are packed, which requires a prediction of their shards."""
-        return self._services.config.aggregates and not self._map.choices
+        return self._services.config.aggregates and not self.shard_map.choices
 
     def __iter__(self) -> Iterator[ShardQueue]:
         return iter(self._queues.values())
@@ -206,15 +182,23 @@ class ShardQueues:
         return queue
 
     def _predicted(self, partition_key: str, explicit_hash_key: str | None) -> ShardQueue:
-        shard = self._map.shard_of(hash_key_of(partition_key, explicit_hash_key)).key
+        shard = self.shard_map.shard_of(hash_key_of(partition_key, explicit_hash_key)).key
         queue = self._queues.get(shard)
         if queue is None:
-            queue = self._queues[shard] = ShardQueue.of(shard, self._services, self._map.choices)
+            queue = self._queues[shard] = self._new_queue(shard)
         return queue
+
+    def _new_queue(self, shard: ShardKey) -> ShardQueue:
+        services, choices = self._services, self.shard_map.choices
+        config, clock = services.config, services.clock
+        rate = config.rate * max(1, choices)
+        limiter = ShardLimiter(rate, config.adapts_rate, clock.monotonic())
+        budget = RetryBudget(config.retry, clock, events=services.events, shard=shard)
+        return ShardQueue(shard, limiter, budget, choices, leaves_out_keys=choices > 0)
 
     def split(self, run: Run) -> Sequence[tuple[ShardQueue, Run]]:
         """Return the queues that the records of a run belong to, each with its own."""
-        if run.home is not None and run.home[1] is self._map:
+        if run.home is not None and run.home[1] is self.shard_map:
             return [(run.home[0], run)]
         if len(run) == 1:
             return [(self.queue_of(run.partition_keys[0], run.hash_key_at(0)), run)]
@@ -225,20 +209,15 @@ class ShardQueues:
             columns = zip(run.partition_keys, run.explicit_hash_keys, strict=True)
             queues = [self.queue_of(key, hash_key) for key, hash_key in columns]
         if queues.count(queues[0]) == len(queues):
-            run.home = queues[0], self._map
+            run.home = queues[0], self.shard_map
             return [(queues[0], run)]
         indices: dict[ShardQueue, list[int]] = {}
         for index, queue in enumerate(queues):
             indices.setdefault(queue, []).append(index)
         shares = [(queue, run.pick(own)) for queue, own in indices.items()]
         for queue, own_run in shares:
-            own_run.home = queue, self._map
+            own_run.home = queue, self.shard_map
         return shares
-
-    @property
-    def has_order(self) -> bool:
-        """Whether the records of a partition key are sent in order."""
-        return self._order is not None
 
     def admitted(
         self,
@@ -254,62 +233,78 @@ class ShardQueues:
         Records behind others of their keys that are being sent are put aside.
 
         Args:
-            queue: the queue.
-            most: the maximum number.
-            size: the approximate maximum in bytes.
+            most, size: the maximum number of records, and their approximate maximum in bytes.
             sent: the keys of records that are sent before.
             is_one_per_key: whether only one record of each key may be sent.
         """
-        assert self._order is not None, "records have no order"
         free: list[Run] = []
         keys: set[str] = set()
         while queue.waiting and len(free) < most and size > 0:
             run = queue.pop(1)
-            if self._order.admits(run, keys if is_one_per_key else sent):
+            if self._is_admitted(run, keys if is_one_per_key else sent):
                 keys.add(run.partition_keys[0])
                 free.append(run)
                 size -= run.size
             else:
-                queue.aside += 1
+                self._aside.setdefault(run.partition_keys[0], deque())
+                self._rejoins(run)
         queue.prepend(free)
         return free
 
+    def _is_admitted(self, run: Run, sent: Container[str]) -> bool:
+        key = run.partition_keys[0]
+        line = self._aside.get(key)
+        # A record must not pass an older one that was put aside.
+        is_next = not line or run.number < line[0].number
+        return is_next and key not in self._busy and key not in sent
+
+    def _rejoins(self, run: Run) -> bool:
+        """Put a record aside in order if others of its key are; return whether it was."""
+        line = self._aside.get(run.partition_keys[0])
+        if line is None:
+            return False
+        line.insert(bisect_right(line, run.number, key=lambda one: one.number), run)
+        self._queue_of(run).aside += 1
+        return True
+
     def begin(self, queue: ShardQueue, runs: Sequence[Run]) -> None:
-        """Count records of a queue that are being sent."""
+        """Count records of a queue that are being sent, and mark their keys as busy."""
         queue.sending += sum(map(len, runs))
-        if self._order is not None:
-            self._order.begin(runs)
+        if self.has_order:
+            self._busy.update([run.partition_keys[0] for run in runs])
 
     def end(self, queue: ShardQueue, runs: Sequence[Run]) -> None:
-        """Count records of a queue that are no longer being sent."""
+        """Undo :meth:`begin`: the records are no longer being sent."""
         queue.sending -= sum(map(len, runs))
-        if self._order is not None:
-            self._order.end(runs)
+        if self.has_order:
+            self._busy.difference_update([run.partition_keys[0] for run in runs])
 
     def put_again(self, runs: Iterable[Run]) -> None:
         """Put records in front of their queues that were sent and must be sent again."""
-        others: list[Run] = []
-        for run in runs:
-            # Older and newer records may be aside by now: all of a key are freed in order.
-            if self._order is not None and self._order.rejoins(run):
-                self._queue_of(run).aside += 1
-            else:
-                others.append(run)
-        self._prepend(others)
+        # Older and newer records may be aside by now: all of a key are freed in order.
+        self._prepend([run for run in runs if not self._rejoins(run)])
 
     def free(self, runs: Iterable[Run]) -> None:
         """Let records wait again that were put aside behind ``runs``, which have left."""
-        if self._order is not None:
-            for queue, count in self._prepend(self._order.freed(runs)):
-                queue.aside -= count
+        if not self._aside:
+            return
+        freed: list[Run] = []
+        for key in (self._aside.keys() & {run.partition_keys[0] for run in runs}) - self._busy:
+            line = self._aside[key]
+            # An aggregate takes all of them, in order.
+            count = len(line) if self._services.config.aggregates else 1
+            freed += [line.popleft() for _ in range(count)]
+            if not line:
+                del self._aside[key]
+        for queue, count in self._prepend(freed):
+            queue.aside -= count
 
     def take_aside(self) -> Sequence[tuple[ShardQueue, Run]]:
         """Take all records that were put aside, each with its queue."""
-        taken = [(self._queue_of(run), run) for run in self._order or ()]
+        taken = [(self._queue_of(run), run) for line in self._aside.values() for run in line]
         for queue, _ in taken:
             queue.aside -= 1
-        if self._order is not None:
-            self._order.clear()
+        self._aside.clear()
         return taken
 
     def _queue_of(self, run: Run) -> ShardQueue:
@@ -327,8 +322,8 @@ class ShardQueues:
 
     def follow(self, shard_map: ShardMap) -> None:
         """Distribute the waiting records among the current shards."""
-        has_changed = bool(shard_map.choices) != bool(self._map.choices)
-        self._map = shard_map
+        has_changed = bool(shard_map.choices) != bool(self.shard_map.choices)
+        self.shard_map = shard_map
         if has_changed:
             self._log_distribution()
         self._by_key.clear()
@@ -342,5 +337,6 @@ class ShardQueues:
                 queue.append(own)
         for queue in self:
             queue.aside = 0
-        for run in self._order or ():
-            self._queue_of(run).aside += 1
+        for line in self._aside.values():
+            for run in line:
+                self._queue_of(run).aside += 1

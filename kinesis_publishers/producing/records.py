@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future as ThreadFuture
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 from attrs import define, evolve, field, frozen
 
@@ -46,33 +46,23 @@ class PutResult(NamedTuple):
 _make_result: Callable[[tuple[Any, ...]], PutResult] = partial(tuple.__new__, PutResult)
 
 
+Columns: TypeAlias = tuple[Sequence[str], Sequence[str], Sequence[int | None]]
+"""The shards of records, their sequence numbers, and their sub-sequence numbers in aggregates."""
+
+
 @frozen(kw_only=True, eq=False)
 class Written:
-    """Where records were written, as columns of equal length.
+    """Where records were written, and when the answer came."""
 
-    Attributes:
-        sub_sequence_numbers: ``None`` for each record outside of aggregates.
-        attempts: the number of calls.
-        put_at: when the first one had a place in the buffer, in seconds of the monotonic clock.
-        at: when its place in the stream was known.
-    """
-
-    shard_ids: Sequence[str]
-    sequence_numbers: Sequence[str]
-    sub_sequence_numbers: Sequence[int | None]
+    columns: Columns
     attempts: int
     put_at: float
     at: float
 
 
-class Putting(Protocol):
-    """Calls of ``put`` or ``put_many``, which receive the results of their records."""
-
-    def settle(self, places: Sequence[int], written: Written) -> None:
-        """Take the results of the records that have these places."""
-
-    def fail(self, places: Sequence[int], error: Exception) -> None:
-        """Set the error of records that were not written."""
+Putting: TypeAlias = "SinglePuts | ManyPuts | KnownPuts"
+"""Calls of ``put`` or ``put_many``. ``settle`` takes the results of the records that have certain
+places, and ``fail`` the error of those that were not written."""
 
 
 @define(eq=False)
@@ -86,11 +76,10 @@ class Run:
         number: increases from run to run.
         put_at: when the first record had a place in the buffer, in seconds of the monotonic clock.
         explicit_hash_keys, markers: per record, or ``None`` if no record has one.
-        attempts: how many calls of PutRecords the records were in.
-        is_copy: whether the records are in the stream already, as
-            :data:`~kinesis_publishers.aggregation.aggregator.Packable` says.
+        attempts: the number of PutRecords calls that the records were in.
+        is_copy: whether the records are in the stream already.
         size: the bytes of data and partition keys.
-        home: the queue that all of them belong to, as long as a shard map holds; if that is known.
+        home: the queue of all records, with the shard map for which that is known.
     """
 
     put: Putting
@@ -111,11 +100,11 @@ class Run:
         return sum(map(len, self.payloads)) + utf8_bytes("".join(self.partition_keys))
 
     @classmethod
-    def of_one(cls, put: Putting, row: Row, number: int, put_at: float) -> Run:
-        """Return a run of one record."""
+    def of_one(cls, future: AnyFuture, row: Row, number: int = 0, put_at: float = 0.0) -> Run:
+        """Return a run of one record, whose result goes to ``future``."""
         data, key, hash_key, marker = row
         return cls(
-            put,
+            SinglePuts([future], [put_at]),
             [0],
             number,
             put_at,
@@ -134,7 +123,6 @@ class Run:
         return self.markers is not None or self.is_copy
 
     def rows(self) -> Iterator[Packable]:
-        """Return the records for packing."""
         return zip(
             self.payloads,
             self.partition_keys,
@@ -145,15 +133,12 @@ class Run:
         )
 
     def hash_key_at(self, index: int) -> str | None:
-        """Return the explicit hash key of a record."""
         return None if self.explicit_hash_keys is None else self.explicit_hash_keys[index]
 
     def slice(self, start: int, stop: int | None = None) -> Run:
-        """Return some consecutive records."""
         return self._select(lambda column: column[start:stop])
 
     def pick(self, indices: Sequence[int]) -> Run:
-        """Return the records with these indices, in order."""
         return self._select(lambda column: [column[one] for one in indices])
 
     def _select(self, pick: Callable[[Any], Any]) -> Run:
@@ -185,6 +170,12 @@ class Run:
             size += own
         return [*found, self.slice(start)]
 
+    def settle(self, columns: Columns, at: float) -> None:
+        """Report to the callers of ``put`` where the records were written."""
+        attempts = self.attempts + 1
+        written = Written(columns=columns, attempts=attempts, put_at=self.put_at, at=at)
+        self.put.settle(self.places, written)
+
     def again(self, *, put: Putting | None = None, is_copy: bool = False) -> Run:
         """Return the records after one more call."""
         return evolve(
@@ -194,10 +185,6 @@ class Run:
             is_copy=self.is_copy or is_copy,
         )
 
-    def settle(self, written: Written) -> None:
-        """Report to the callers of ``put`` where the records were written."""
-        self.put.settle(self.places, written)
-
 
 AnyFuture: TypeAlias = "asyncio.Future[PutResult] | ThreadFuture[PutResult]"
 
@@ -206,29 +193,16 @@ AnyFuture: TypeAlias = "asyncio.Future[PutResult] | ThreadFuture[PutResult]"
 class SinglePuts:
     """Records that were put one by one, each with its future."""
 
-    futures: list[AnyFuture] = field(factory=list)
-    _times: list[float] = field(factory=list)
-
-    @classmethod
-    def of_one(cls, future: AnyFuture, put_at: float) -> SinglePuts:
-        """Return puts with one record."""
-        return cls([future], [put_at])
+    futures: list[AnyFuture]
+    _times: list[float]
 
     def expect(self, future: AnyFuture, put_at: float) -> None:
-        """Add the future of one more record."""
         self.futures.append(future)
         self._times.append(put_at)
 
     def settle(self, places: Sequence[int], written: Written) -> None:
-        columns = zip(
-            places,
-            written.shard_ids,
-            written.sequence_numbers,
-            written.sub_sequence_numbers,
-            strict=True,
-        )
         attempts, at, times = written.attempts, written.at, self._times
-        for place, shard_id, number, sub in columns:
+        for place, shard_id, number, sub in zip(places, *written.columns, strict=True):
             future = self.futures[place]
             # Its owner may have cancelled it.
             if not future.done():
@@ -247,8 +221,8 @@ class SinglePuts:
 class PutResults(Sequence[PutResult]):
     """The results of ``put_many``, in the order of its records; each is created on access."""
 
-    def __init__(self, count: int) -> None:
-        self._columns: tuple[list[Any], ...] = tuple([None] * count for _ in range(5))
+    def __init__(self) -> None:
+        self._columns: tuple[list[Any], ...] = tuple([] for _ in range(5))
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -266,12 +240,10 @@ class PutResults(Sequence[PutResult]):
         return f"<PutResults of {len(self)} records>"
 
     def extend(self, count: int) -> None:
-        """Add places for more results."""
         for column in self._columns:
             column += [None] * count
 
     def set(self, places: Sequence[int], columns: Iterable[Sequence[Any]]) -> None:
-        """Take the results of the records that have these places."""
         for own, values in zip(self._columns, columns, strict=True):
             if isinstance(places, range) and places.step == 1:
                 own[places.start : places.stop] = values
@@ -285,36 +257,25 @@ class ManyPuts:
     """The records of a ``put_many``, with one future for all of their results."""
 
     future: asyncio.Future[Sequence[PutResult]] | ThreadFuture[Sequence[PutResult]]
-    _results: PutResults = field(factory=lambda: PutResults(0))
+    _results: PutResults = field(factory=PutResults)
     _errors: dict[int, Exception] = field(factory=dict)
     _left: int = 0
     _is_complete: bool = False
 
-    @property
-    def next_place(self) -> int:
-        """The place of the next record."""
-        return len(self._results)
-
-    def expect(self, count: int) -> None:
-        """Count more records."""
+    def expect(self, count: int) -> range:
+        """Count more records, and return their places."""
         self._left += count
         self._results.extend(count)
+        return range(len(self._results) - count, len(self._results))
 
     def complete(self) -> None:
-        """Close the puts: there are no more records."""
+        """Expect no more records."""
         self._is_complete = True
         self._finish()
 
     def settle(self, places: Sequence[int], written: Written) -> None:
-        count = len(places)
-        columns: tuple[Sequence[Any], ...] = (
-            written.shard_ids,
-            written.sequence_numbers,
-            written.sub_sequence_numbers,
-            [written.attempts] * count,
-            [written.at - written.put_at] * count,
-        )
-        self._results.set(places, columns)
+        count, seconds = len(places), written.at - written.put_at
+        self._results.set(places, (*written.columns, [written.attempts] * count, [seconds] * count))
         self._left -= count
         self._finish()
 
@@ -343,23 +304,25 @@ class ManyPuts:
 
 @define(eq=False)
 class KnownPuts:
-    """Records that are already in the stream: these are the results once their copies are, too."""
+    """Records of an aggregate that is already in the stream, and that waits for their copies.
 
-    _run: Run
-    _written: Written
+    Attributes:
+        shard_id, sequence_number: those of the aggregate.
+        sub_sequence_numbers: by the place of a record.
+    """
+
+    _put: Putting
+    _shard_id: str
+    _sequence_number: str
+    _sub_sequence_numbers: Mapping[int, int]
 
     def settle(self, places: Sequence[int], written: Written) -> None:
-        at = [self._run.places.index(place) for place in places]
-        known = self._written
-        self._run.put.settle(
-            places,
-            evolve(
-                written,
-                shard_ids=[known.shard_ids[one] for one in at],
-                sequence_numbers=[known.sequence_numbers[one] for one in at],
-                sub_sequence_numbers=[known.sub_sequence_numbers[one] for one in at],
-            ),
+        columns = (
+            [self._shard_id] * len(places),
+            [self._sequence_number] * len(places),
+            [self._sub_sequence_numbers[place] for place in places],
         )
+        self._put.settle(places, evolve(written, columns=columns))
 
     def fail(self, places: Sequence[int], error: Exception) -> None:
-        self._run.put.fail(places, error)
+        self._put.fail(places, error)

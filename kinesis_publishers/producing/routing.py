@@ -26,18 +26,16 @@ class ShardMap:
         open_shards: the shards that take records; empty if none is listed.
         ranges: the hash keys of each known shard by its id, including closed ones.
         choices: the number of shards among which the service chooses; 0 if keys decide.
-        open_keys: the keys of the open shards.
     """
 
     open_shards: tuple[Shard, ...]
     ranges: Mapping[str, HashRange]
     choices: int = 0
-    open_keys: frozenset[ShardKey] = field(init=False)
     _starts: tuple[int, ...] = field(init=False)
 
-    @open_keys.default
-    def _find_keys(self) -> frozenset[ShardKey]:
-        return frozenset(one.key for one in self.open_shards)
+    @property
+    def open_keys(self) -> set[ShardKey]:
+        return {one.key for one in self.open_shards}
 
     @_starts.default
     def _find_starts(self) -> tuple[int, ...]:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import chain
 from typing import Any, Final
 
-from attrs import define, field
-
 from kinesis_publishers.abc import PutAnswer, PutColumns
 from kinesis_publishers.assembly import WritingServices
-from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import ProducerConfig
 from kinesis_publishers.errors import (
     ConnectionFailedError,
@@ -26,14 +22,9 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
     ThroughputExceededError,
 )
-from kinesis_publishers.events import (
-    EventSink,
-    PutRecordsAnswered,
-    RecordsPut,
-    RecordsRefused,
-)
+from kinesis_publishers.events import PutRecordsAnswered, RecordsPut, RecordsRefused
 from kinesis_publishers.producing.collector import SHARD_BYTES, Collector, Part, columns_of
-from kinesis_publishers.producing.misplaced import MisplacedRecords
+from kinesis_publishers.producing.misplaced import Misplaced, MisplacedRecords
 from kinesis_publishers.producing.outstanding import Outstanding, not_decided
 from kinesis_publishers.producing.queues import ShardQueue, ShardQueues
 from kinesis_publishers.producing.records import Run
@@ -47,40 +38,30 @@ _TICK_SECONDS: Final = 0.001
 _ASK_SECONDS: Final = 60.0
 
 
-@define(eq=False)
 class Sender:
-    """Sends the records in the queues, until it is cancelled.
+    """Sends the records in the queues, until it is cancelled."""
 
-    Args:
-        budget: decides how long to wait after a call that failed as a whole.
-    """
-
-    _services: WritingServices
-    _queues: ShardQueues
-    _collector: Collector
-    _outstanding: Outstanding
-    _misplaced: MisplacedRecords
-    _budget: RetryBudget
-    _config: ProducerConfig = field(init=False)
-    _clock: Clock = field(init=False)
-    _events: EventSink = field(init=False)
-    _wake: asyncio.Event = field(factory=asyncio.Event, init=False)
-    # The records put since the last check of the queues. Enough for a call triggers a check.
-    _new_records: int = field(default=0, init=False)
-    _new_bytes: int = field(default=0, init=False)
-    # The time of the next check, unless the sender is woken earlier.
-    _looks_at: float = field(default=-math.inf, init=False)
-    _in_flight: int = field(default=0, init=False)
-    _scope: TaskScope = field(factory=TaskScope, init=False)
-    # The shards of a call that failed as a whole are blocked until then.
-    _blocked_until: float = field(default=-math.inf, init=False)
-    _failed_at: float = field(default=-math.inf, init=False)
-    # The time of the next check whether the stream still distributes records itself.
-    _asks_at: float = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        services = self._services
+    def __init__(
+        self, services: WritingServices, queues: ShardQueues, outstanding: Outstanding
+    ) -> None:
+        self._services = services
+        self._queues = queues
+        self._outstanding = outstanding
         self._config, self._clock, self._events = services.config, services.clock, services.events
+        self._collector = Collector(services.config, queues)
+        self._misplaced = MisplacedRecords(services, queues, outstanding)
+        # Decides how long to wait after a call that failed as a whole.
+        self._budget = RetryBudget(services.config.retry, services.clock, events=services.events)
+        self._wake = asyncio.Event()
+        # The records put since the last check of the queues. Enough for a call triggers a check.
+        self._new_records = self._new_bytes = 0
+        # The time of the next check, unless the sender is woken earlier.
+        self._looks_at = -math.inf
+        self._in_flight = 0
+        self._scope = TaskScope()
+        # The shards of a call that failed as a whole are blocked until then.
+        self._blocked_until = self._failed_at = -math.inf
+        # The time of the next check whether the stream still distributes records itself.
         self._asks_at = self._clock.monotonic() + _ASK_SECONDS
 
     def note(self, records: int, size: int, now: float) -> bool:
@@ -101,11 +82,7 @@ class Sender:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send until cancelled.
-
-        Raises:
-            Exception: an unexpected error; nothing more is sent.
-        """
+        """Send until cancelled; after an unexpected error nothing more is sent."""
         async with self._scope:
             while True:
                 self._wake.clear()
@@ -129,30 +106,22 @@ class Sender:
             if not parts:
                 return min(delay, expiry)
             self._in_flight += 1
-            self._start(partial(self._call, parts), parts, name=_OPERATION)
+            calls = [deque(parts)]
+            self._start(self._call(calls), chain.from_iterable(calls), name=_OPERATION)
         return expiry
 
     def _start(
-        self,
-        decide: Callable[[], Coroutine[Any, Any, None]],
-        parts: Sequence[Part],
-        *,
-        name: str,
+        self, work: Coroutine[Any, Any, None], undecided: Iterable[Part], *, name: str
     ) -> None:
-        """Run a task that decides about parts; they fail if it never begins."""
-        has_begun = False
+        """Run a task; the parts that are still ``undecided`` at its end fail."""
 
-        async def run() -> None:
-            nonlocal has_begun
-            has_begun = True
-            await decide()
+        def end(task: asyncio.Task[None]) -> None:
+            error = asyncio.CancelledError() if task.cancelled() else task.exception()
+            for part in undecided:
+                self._outstanding.fail(part, not_decided(error))
+            self._wake.set()
 
-        def end(_: object) -> None:
-            if not has_begun:
-                for part in parts:
-                    self._outstanding.fail(part, not_decided(asyncio.CancelledError()))
-
-        self._scope.spawn(run(), name=name).add_done_callback(end)
+        self._scope.spawn(work, name=name).add_done_callback(end)
 
     def _expire(self, now: float) -> float:
         """Give up expired records; return the seconds until the next one expires."""
@@ -177,36 +146,33 @@ class Sender:
         error.__cause__ = queue.error
         return error
 
-    async def _call(self, parts: Sequence[Part]) -> None:
-        # A call with an invalid record is sent in halves, one after another.
-        calls = [deque(parts)]
+    async def _call(self, calls: list[deque[Part]]) -> None:
+        """Send a call; one with an invalid record is sent in halves, one after another."""
         try:
             while calls:
                 if halves := await self._send(calls[-1]):
                     calls[-1:] = map(deque, reversed(halves))
                 else:
                     calls.pop()
-        except BaseException as error:
-            for part in chain.from_iterable(calls):
-                self._outstanding.fail(part, not_decided(error))
-            raise
         finally:
             self._in_flight -= 1
-            self._wake.set()
 
     async def _send(self, parts: deque[Part]) -> Sequence[Sequence[Part]]:
-        """Make a call and handle the answer; return the halves to send, if any.
-
-        Only a call that failed because of one record has halves.
-        """
+        """Make a call and handle the answer; return its halves if one record made it fail."""
         sent_at, columns = self._clock.monotonic(), columns_of(parts)
         try:
             answer = await self._put(columns)
         except ServiceError as error:
             self._report_call(parts, sent_at, error.code)
-            if isinstance(error, InvalidArgumentError) and None in columns.partition_keys:
-                return self._send_keys(parts)
-            return await self._take_failure(parts, error, sent_at)
+            if isinstance(error, InvalidArgumentError):
+                if None in columns.partition_keys:
+                    self._send_keys(parts)
+                    return ()
+                # One record is invalid, and the service does not name it.
+                if halves := _halved(parts):
+                    return halves
+            await self._take_failure(parts, error, sent_at)
+            return ()
         self._report_call(parts, sent_at)
         self._budget.reset()
         now, start = self._clock.monotonic(), 0
@@ -217,14 +183,13 @@ class Sender:
             start = end
         return ()
 
-    def _send_keys(self, parts: deque[Part]) -> Sequence[Sequence[Part]]:
+    def _send_keys(self, parts: deque[Part]) -> None:
         """Requeue records that were refused without keys: the stream may need keys again."""
         if any(part.queue.leaves_out_keys for part in parts):
             self._ask(self._clock.monotonic())
         while parts:
             parts[0].queue.leaves_out_keys = False
             self._outstanding.wait_again(parts.popleft())
-        return ()
 
     async def _put(self, columns: PutColumns) -> PutAnswer:
         services, seconds = self._services, self._config.request_timeout_seconds
@@ -247,25 +212,20 @@ class Sender:
                 records=sum([part.records for part in parts]),
                 seconds=self._clock.monotonic() - sent_at,
                 pending_records=self._outstanding.records,
-                pending_bytes=self._outstanding.bytes,
+                pending_bytes=self._outstanding.buffer.bytes,
                 code=code,
             )
         )
 
-    async def _take_failure(
-        self, parts: deque[Part], error: ServiceError, sent_at: float
-    ) -> Sequence[Sequence[Part]]:
-        """Decide about a call that failed as a whole, or return its halves."""
-        if isinstance(error, InvalidArgumentError) and (halves := _halved(parts)):
-            # One record is invalid, and the service does not name it.
-            return halves
+    async def _take_failure(self, parts: deque[Part], error: ServiceError, sent_at: float) -> None:
+        """Decide about a call that failed as a whole."""
         is_retryable = error.retryable
         if isinstance(error, StreamNotFoundError):
             is_retryable = await self._has_stream()
         if not is_retryable or self._config.fails_on_error:
             while parts:
                 self._outstanding.fail(parts.popleft(), error)
-            return ()
+            return
         if sent_at > self._failed_at:
             # Calls in flight at the same time fail for the same reason: count one failure.
             self._failed_at = self._clock.monotonic()
@@ -274,7 +234,6 @@ class Sender:
         while parts:
             parts[0].queue.block(self._blocked_until, error)
             self._outstanding.wait_again(parts.popleft())
-        return ()
 
     async def _has_stream(self) -> bool:
         # A single node of the service may not know the stream for a moment.
@@ -293,36 +252,35 @@ class Sender:
 
         ``times`` are the times of the call and of the answer.
         """
-        shard_ids, numbers = answer.shard_ids[places], answer.sequence_numbers[places]
+        shard_ids = answer.shard_ids[places]
+        # A record has a number where it has a shard.
+        numbers: Sequence[Any] = answer.sequence_numbers[places]
         # Without a prediction no shard is wrong.
         right = set(shard_ids) - {None} if part.queue.choices else {part.queue.shard.shard_id}
         if right.issuperset(shard_ids):
             self._settle(part, shard_ids, numbers, times)
             part.queue.budget.reset()
             return
-        misplaced = [
-            (part.pick([index]), (found, numbers[index]))
-            for index, found in enumerate(shard_ids)
-            if found is not None and found not in right
-        ]
-        accepted = [
-            index
-            for index, found in enumerate(shard_ids)
+        accepted: list[int] = []
+        misplaced: list[Misplaced] = []
+        refused: dict[int, ServiceError] = {}
+        for index, found in enumerate(shard_ids):
+            if found is None:
+                refused[index] = answer.errors[index + places.start]
+                continue
+            if found not in right:
+                misplaced.append((part.pick([index]), (found, numbers[index])))
             # Records of a misplaced aggregate may belong to a third shard.
-            if found in right or (found is not None and not part.is_divisible(index))
-        ]
+            if found in right or not part.is_divisible(index):
+                accepted.append(index)
         if accepted:
             found_ids = [shard_ids[index] for index in accepted]
             found_numbers = [numbers[index] for index in accepted]
             self._settle(part.pick(accepted), found_ids, found_numbers, times)
         if misplaced:
             undecided = [one for one, _ in misplaced if one.is_divisible(0)]
-            self._start(partial(self._correct, misplaced), undecided, name="correct predictions")
-        refused = {
-            index: answer.errors[index + places.start]
-            for index, found in enumerate(shard_ids)
-            if found is None
-        }
+            work = self._misplaced.correct(misplaced, undecided)
+            self._start(work, undecided, name="correct predictions")
         if refused:
             self._take_refusals(part, refused, *times)
         else:
@@ -379,11 +337,7 @@ class Sender:
     def _ask(self, now: float) -> None:
         """Check whether the stream still distributes records itself, and list its shards."""
         self._asks_at = now + _ASK_SECONDS
-        self._start(self._misplaced.refresh, (), name="ask for the strategy")
-
-    async def _correct(self, misplaced: Sequence[tuple[Part, tuple[Any, Any]]]) -> None:
-        await self._misplaced.correct(misplaced)
-        self._wake.set()
+        self._start(self._misplaced.refresh(), (), name="ask for the strategy")
 
 
 def _halved(parts: Iterable[Part]) -> Sequence[Sequence[Part]]:
