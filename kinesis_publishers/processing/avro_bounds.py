@@ -1,4 +1,4 @@
-"""What a payload of Avro may become at most, before anything of it is decoded."""
+"""Bounds what an Avro payload may become, before anything of it is decoded."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import IO, Any, Final
 
 from attrs import define, field
 
-# To make a decimal of a megabyte takes minutes: they have a reader of their own.
+# A decimal of a megabyte takes minutes: decimals have a reader of their own.
 _DECIMAL: Final = "kinesis-publishers-decimal"
 _SPARE_BYTES: Final = 1024
 # A number of 64 bits has up to ten bytes, of which each holds seven.
 _MOST_NUMBER_BITS: Final = 70
-# The fewest bytes that a value has in a payload, and about what it takes in memory.
+# The fewest bytes of a value in a payload, and its approximate memory.
 _LEAST: Final = {"null": 0, "float": 4, "double": 8, "record": 0, "error": 0}
 _MEMORY: Final = {"null": 0, "boolean": 0, "enum": 0, "union": 0, "int": 32, "long": 32}
 _USUAL_MEMORY, _DICT_MEMORY, _KEY_MEMORY, _ENTRY_MEMORY, _SLOT_MEMORY = 64, 192, 40, 112, 8
@@ -36,9 +36,9 @@ class Bounds:
         """Return the limits on the values of a schema that fastavro parsed.
 
         Returns:
-            The fewest bytes of a payload; about how many bytes of memory a value takes without the
-            items of arrays and maps; and about how many more it takes at most for each byte of the
-            payload, infinitely many where items have no bytes.
+            The fewest bytes of a payload; the approximate memory of a value without the items of
+            arrays and maps; and the approximate maximum of further memory for each byte of the
+            payload, which is infinite where items have no bytes.
         """
         if isinstance(schema, str) and schema in self._known:
             self.is_recursive |= self._known[schema] is _CONTAINS_ITSELF

@@ -1,7 +1,7 @@
-"""What makes the ``value`` of a record of its payload.
+"""Decoders, which make the ``value`` of a record from its payload.
 
-A decoder is any function of the payload. It raises what it likes for a payload that it cannot
-decode: the error policy says what follows.
+A decoder is any function of the payload. For one that it cannot decode, it may raise any exception:
+the error policy says what follows.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Decoder: TypeAlias = Callable[[bytes], Any]
 _HEADER_VERSION: Final = 3
 _UNCOMPRESSED, _ZLIB = 0, 5
 _HEADER_BYTES: Final = 18
-# What the registry answers to an id that a writer has made up.
+# The registry's answers to an id that a writer has made up.
 _FAULTS_OF_RECORDS: Final = ("EntityNotFoundException", "InvalidInputException")
 _REFUSED_SECONDS: Final = 60.0
 
-# As [[],[],[]] in JSON does.
+# The memory of a value for each byte of its payload, as of [[],[],[]] in JSON.
 _GROWTH: Final = 32
 
 _ZEROS: Final = b"0" * 19
@@ -135,10 +135,10 @@ def glue(
 
     Args:
         client: ``boto3.client("glue")``.
-        decoders: for schemas of the formats that are given here, as ``PROTOBUF``, whose classes
-            only the program has; AVRO (extra ``avro``) and JSON need none.
-        max_bytes: about how many bytes of memory the value of a compressed payload may take. How
-            many it may have unpacked follows: for AVRO from its schema, else a 32nd.
+        decoders: by the format of a schema, as ``PROTOBUF``, whose classes only the program has;
+            AVRO (extra ``avro``) and JSON need none.
+        max_bytes: the approximate memory that the value of a compressed payload may take. It limits
+            the size of the unpacked payload: for AVRO by the schema, else to a 32nd.
         clock: the source of time; the default is this machine's clock.
     """
     clock = clock or SystemClock()
@@ -187,7 +187,7 @@ def glue(
 def _decoder_for(
     form: str, definition: str, decoders: Mapping[str, Decoder]
 ) -> tuple[Decoder, float]:
-    """Return a decoder, and how many times as many bytes as a payload its value may take."""
+    """Return a decoder, and the memory that a value may take for each byte of its payload."""
     if form in decoders:
         return decoders[form], _GROWTH
     if form == "JSON":

@@ -65,8 +65,8 @@ def read(
 
     Args:
         properties: what to read, and how; ``None`` if ``options`` say everything.
-        decode: makes the ``value`` of each record of its payload: ``json``, ``text``, ``msgpack``,
-            one of :mod:`kinesis_publishers.processing.decoders`, or a function of your own.
+        decode: makes the ``value`` of each record from its payload: ``json``, ``text``,
+            ``msgpack``, one of :mod:`kinesis_publishers.processing.decoders`, or your own function.
         on_error: what follows if ``decode``, or a ``WatermarkAssigner``, raises; the default is
             :class:`StopOnError`. The loop handles its own exceptions.
         on_shard_end: is awaited when a shard has ended and all of its records have been processed,

@@ -31,7 +31,7 @@ class BlockingProducer:
 
     It runs in a thread of its own. ``with BlockingProducer.from_properties(properties) as
     producer`` is the usual way to open one; leaving the context delivers what was put, and so does
-    the end of the interpreter. Records that one thread puts keep their order as there.
+    the end of the interpreter. The records of one thread enter the producer in their order.
     """
 
     def __init__(self, opened: OpenInThread[KinesisProducer]) -> None:
@@ -79,7 +79,7 @@ class BlockingProducer:
         """Return once a record has a place in the buffer, with the future of its result.
 
         As :meth:`KinesisProducer.put`, which says what the arguments are. The place may be one of
-        the 500 before the buffer; ``BufferFullError`` is the future's then.
+        the 500 before the buffer; the future then has the ``BufferFullError``.
 
         Raises:
             InvalidRecordError: the service would refuse the record; nothing was put. One that is
