@@ -22,6 +22,7 @@ from kinesis_publishers.abc import PutAnswer, PutColumns, RecordWriter
 from kinesis_publishers.aggregation import decode_aggregate
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.config import AggregationMode
+from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.errors import InvalidRecordError, RecordExpiredError, RecordsNotWrittenError
 from kinesis_publishers.events import RecordsFailed, ShardMispredicted
 from kinesis_publishers.model import HashRange, hash_key_of
@@ -375,7 +376,7 @@ async def test_a_shard_that_is_listed_late_is_waited_for(
 
     listed: Any = services.discovery.list_shards
     shown_at = writing.clock.monotonic() + 2
-    monkeypatch.setattr(services.discovery, "list_shards", late)
+    monkeypatch.setattr(ShardDiscovery, "list_shards", staticmethod(late))
     producer = await KinesisProducer(services, ShardMap.of(old)).__aenter__()
     writing.server.reshard(STREAM, 4)
     await writing.result(await producer.put_many(_records(0, 300)))
@@ -446,7 +447,7 @@ async def test_a_listing_that_does_not_end_is_given_up_with_the_records(
 
     services = await writing.services(aggregation=True, recordttlmillis="5s")
     old = await services.list_shards()
-    monkeypatch.setattr(services.discovery, "list_shards", never)
+    monkeypatch.setattr(ShardDiscovery, "list_shards", staticmethod(never))
     producer = await KinesisProducer(services, ShardMap.of(old)).__aenter__()
     writing.server.reshard(STREAM, 4)
     future = await producer.put_many(_records(0, 40))

@@ -9,6 +9,7 @@ import pytest
 
 from kinesis_publishers import KinesisProducer, PutResult
 from kinesis_publishers.aggregation import decode_aggregate
+from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.errors import RecordExpiredError, RecordsNotWrittenError
 from kinesis_publishers.events import RecordsRefused, ShardMispredicted
 from kinesis_publishers.model import hash_key_of
@@ -126,7 +127,7 @@ async def _show_old_shards(
         parents = set(old) - set(shards) if writing.clock.monotonic() < until else set()
         return (*parents, *shards)
 
-    monkeypatch.setattr(services.discovery, "list_shards", list_shards)
+    monkeypatch.setattr(ShardDiscovery, "list_shards", staticmethod(list_shards))
     return old
 
 
