@@ -6,7 +6,7 @@ import logging
 import re
 from datetime import datetime
 from string import Formatter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 import attrs
 from attrs import frozen
@@ -14,7 +14,7 @@ from attrs import frozen
 from kinesis_publishers.model import ShardKey
 
 
-@frozen
+@frozen(slots=False)
 class Event:
     """A fact about reading or writing. ``str`` returns it as a sentence.
 
@@ -60,8 +60,16 @@ class Event:
         return found
 
 
-@frozen(kw_only=True)
-class ShardEvent(Event):
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class OwnEvent(Event):
+    """An event of this package: a frozen attrs class, whose fields are keywords."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        frozen(cls, kw_only=True, slots=False)
+
+
+class ShardEvent(OwnEvent):
     """A fact about one shard."""
 
     shard: ShardKey

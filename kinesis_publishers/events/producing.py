@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from logging import DEBUG, WARNING
 
-from attrs import frozen
-
-from kinesis_publishers.events.event import Event, ShardEvent
+from kinesis_publishers.events.event import OwnEvent, ShardEvent
 from kinesis_publishers.model import ShardKey
 
 
-@frozen(kw_only=True)
-class ProducerStarted(Event):
+class ProducerStarted(OwnEvent):
     """A producer has found its stream."""
 
     says = "A producer to stream {stream} started with {shards:# open shards}."
@@ -19,8 +16,7 @@ class ProducerStarted(Event):
     shards: int
 
 
-@frozen(kw_only=True)
-class ProducerStopped(Event):
+class ProducerStopped(OwnEvent):
     """A producer was closed; ``records`` had not been written."""
 
     says = "A producer to stream {stream} stopped with {records:# unwritten records}."
@@ -28,7 +24,6 @@ class ProducerStopped(Event):
     records: int
 
 
-@frozen(kw_only=True)
 class RecordsPut(ShardEvent, level=DEBUG):
     """A shard has accepted records of a PutRecords call.
 
@@ -52,7 +47,6 @@ class RecordsPut(ShardEvent, level=DEBUG):
     seconds: float
 
 
-@frozen(kw_only=True)
 class RecordsRefused(ShardEvent, level=DEBUG):
     """A shard has not accepted records of a PutRecords call that succeeded."""
 
@@ -61,8 +55,7 @@ class RecordsRefused(ShardEvent, level=DEBUG):
     entries: int
 
 
-@frozen(kw_only=True)
-class PutRecordsAnswered(Event, level=DEBUG):
+class PutRecordsAnswered(OwnEvent, level=DEBUG):
     """A PutRecords call was answered, or failed with ``code``; an answer may refuse entries.
 
     The buffer has the pending records and bytes, those of this call included.
@@ -81,8 +74,7 @@ class PutRecordsAnswered(Event, level=DEBUG):
     code: str = ""
 
 
-@frozen(kw_only=True)
-class RecordsFailed(Event, level=WARNING):
+class RecordsFailed(OwnEvent, level=WARNING):
     """The producer gave up records for ``shard``: their futures have the error.
 
     ``code`` is the service's error code, or the name of the exception.
@@ -94,8 +86,7 @@ class RecordsFailed(Event, level=WARNING):
     records: int
 
 
-@frozen(kw_only=True)
-class ShardMispredicted(Event):
+class ShardMispredicted(OwnEvent):
     """Records expected in ``shard`` went to ``shard_id``: the stream was resharded.
 
     ``resent`` of them are sent again, because readers of that shard leave them out.

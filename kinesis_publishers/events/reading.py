@@ -5,22 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from logging import DEBUG, WARNING
 
-from attrs import frozen
-
-from kinesis_publishers.events.event import Event, ShardEvent
+from kinesis_publishers.events.event import OwnEvent, ShardEvent
 from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 
 
-@frozen(kw_only=True)
-class FetcherStarted(Event):
+class FetcherStarted(OwnEvent):
     """A fetcher of ``streams``, by name or ARN, began to run."""
 
     says = "A fetcher of {streams} started."
     streams: tuple[str, ...]
 
 
-@frozen(kw_only=True)
-class FetcherStopped(Event):
+class FetcherStopped(OwnEvent):
     """A fetcher has stopped: by an ``error``, or because it was asked to."""
 
     says = "A fetcher of {streams} stopped after {seconds:.1f} s{error:: #}."
@@ -29,8 +25,7 @@ class FetcherStopped(Event):
     error: str | None
 
 
-@frozen(kw_only=True)
-class StreamPrepared(Event):
+class StreamPrepared(OwnEvent):
     """A stream was found, and the position to read each of its shards from is fixed.
 
     ``shards`` includes those that have ended; ``is_resumed`` if an earlier reader has read it.
@@ -42,8 +37,7 @@ class StreamPrepared(Event):
     is_resumed: bool
 
 
-@frozen(kw_only=True)
-class ShardsDiscovered(Event):
+class ShardsDiscovered(OwnEvent):
     """ListShards, or the last answer of a parent, listed new shards."""
 
     says = "Stream {stream} has new shards: {shard_ids}."
@@ -51,7 +45,6 @@ class ShardsDiscovered(Event):
     shard_ids: tuple[str, ...]
 
 
-@frozen(kw_only=True)
 class ShardStarted(ShardEvent):
     """Reading of a shard began."""
 
@@ -59,14 +52,12 @@ class ShardStarted(ShardEvent):
     position: StartingPosition
 
 
-@frozen(kw_only=True)
 class ShardEnded(ShardEvent):
     """A shard was read to its end, or has left the retention."""
 
     says = "Shard {shard} ended."
 
 
-@frozen(kw_only=True)
 class ShardStopped(ShardEvent):
     """Reading of a shard stopped before its end, by an ``error`` or because it was asked to.
 
@@ -78,7 +69,6 @@ class ShardStopped(ShardEvent):
     error: str | None
 
 
-@frozen(kw_only=True)
 class ShardLeftBehind(ShardEvent, level=WARNING):
     """A shard made no progress for so long that the others stopped waiting for it.
 
@@ -93,7 +83,6 @@ class ShardLeftBehind(ShardEvent, level=WARNING):
     seconds: float | None
 
 
-@frozen(kw_only=True)
 class RangeRead(ShardEvent):
     """An exact range of a shard was read and handed on.
 
@@ -106,7 +95,6 @@ class RangeRead(ShardEvent):
     seconds: float
 
 
-@frozen(kw_only=True)
 class RecordsFetched(ShardEvent, level=DEBUG):
     """A GetRecords call was answered.
 
@@ -131,7 +119,6 @@ class RecordsFetched(ShardEvent, level=DEBUG):
     call_seconds: float = 0.0
 
 
-@frozen(kw_only=True)
 class IteratorReplaced(ShardEvent, level=DEBUG):
     """An expired shard iterator was replaced, from the stored position."""
 
@@ -139,7 +126,6 @@ class IteratorReplaced(ShardEvent, level=DEBUG):
     position: StartingPosition
 
 
-@frozen(kw_only=True)
 class SubscriptionStarted(ShardEvent, level=DEBUG):
     """SubscribeToShard was accepted; ``is_reopened`` if it continues one that has ended."""
 
@@ -149,7 +135,6 @@ class SubscriptionStarted(ShardEvent, level=DEBUG):
     is_reopened: bool = False
 
 
-@frozen(kw_only=True)
 class SubscriptionEnded(ShardEvent, level=DEBUG):
     """A subscription is over; unless the shard has ended, another one follows."""
 
@@ -158,7 +143,6 @@ class SubscriptionEnded(ShardEvent, level=DEBUG):
     seconds: float
 
 
-@frozen(kw_only=True)
 class EventReceived(ShardEvent, level=DEBUG):
     """A subscription delivered an event, which may have been a heartbeat without records."""
 
@@ -168,7 +152,6 @@ class EventReceived(ShardEvent, level=DEBUG):
     millis_behind_latest: int | None
 
 
-@frozen(kw_only=True)
 class RecordsSkipped(ShardEvent, level=DEBUG):
     """Records were dropped: they had been delivered before, or came twice in one answer."""
 
@@ -176,7 +159,6 @@ class RecordsSkipped(ShardEvent, level=DEBUG):
     records: int
 
 
-@frozen(kw_only=True)
 class AggregatesExpanded(ShardEvent, level=DEBUG):
     """A delivery contained aggregates, or records that begin like one.
 
@@ -203,7 +185,6 @@ class AggregatesExpanded(ShardEvent, level=DEBUG):
     copies: int = 0
 
 
-@frozen(kw_only=True)
 class RecordsProcessed(ShardEvent, level=DEBUG):
     """The application has taken a delivery: its records count as processed."""
 
@@ -214,8 +195,7 @@ class RecordsProcessed(ShardEvent, level=DEBUG):
 
 
 # kinesis_publishers.engine.slow_calls warns about it in words.
-@frozen(kw_only=True)
-class CallbackDelayed(Event, level=DEBUG):
+class CallbackDelayed(OwnEvent, level=DEBUG):
     """A call of the application takes longer than it may, or has returned after that.
 
     It was called for a ``shard``, or for a watermark or a hook of ``read``, with this ``record``,
@@ -238,7 +218,6 @@ class CallbackDelayed(Event, level=DEBUG):
         )
 
 
-@frozen(kw_only=True)
 class LagMeasured(ShardEvent, level=DEBUG):
     """How far processing is behind, every five seconds while a shard is read.
 
@@ -250,8 +229,7 @@ class LagMeasured(ShardEvent, level=DEBUG):
     seconds: float
 
 
-@frozen(kw_only=True)
-class WatermarkMeasured(Event, level=DEBUG):
+class WatermarkMeasured(OwnEvent, level=DEBUG):
     """The watermark of a reader has advanced, or has not in five seconds.
 
     All records with earlier event times, within the disorder, have been processed.
@@ -262,7 +240,6 @@ class WatermarkMeasured(Event, level=DEBUG):
     seconds: float
 
 
-@frozen(kw_only=True)
 class ProcessingFailed(ShardEvent, level=WARNING):
     """The application raised an error: the records of the delivery do not count as processed."""
 
@@ -271,8 +248,7 @@ class ProcessingFailed(ShardEvent, level=WARNING):
     error: str
 
 
-@frozen(kw_only=True)
-class QueryProgressed(Event, level=DEBUG):
+class QueryProgressed(OwnEvent, level=DEBUG):
     """A query has reported what it has read of a source, or that nothing is new.
 
     ``query`` is its name or its id, here as in the events below. A source of several streams names
@@ -289,7 +265,6 @@ class QueryProgressed(Event, level=DEBUG):
     held_back_shards: int
 
 
-@frozen(kw_only=True)
 class QueryLagMeasured(ShardEvent, level=DEBUG):
     """How far a query is behind in one of the shards that are furthest behind.
 
@@ -303,8 +278,7 @@ class QueryLagMeasured(ShardEvent, level=DEBUG):
     millis_behind_latest: int | None
 
 
-@frozen(kw_only=True)
-class RecordsLate(Event, level=WARNING):
+class RecordsLate(OwnEvent, level=WARNING):
     """A query has read records that arrived more than 15 s before an earlier micro-batch's end."""
 
     says = (
@@ -317,8 +291,7 @@ class RecordsLate(Event, level=WARNING):
     records: int
 
 
-@frozen(kw_only=True)
-class QueryWrote(Event, level=DEBUG):
+class QueryWrote(OwnEvent, level=DEBUG):
     """A query has written the rows of a micro-batch to its sink."""
 
     says = "Query {query} wrote {rows:# rows}."
@@ -326,8 +299,7 @@ class QueryWrote(Event, level=DEBUG):
     rows: int
 
 
-@frozen(kw_only=True)
-class QueryEnded(Event):
+class QueryEnded(OwnEvent):
     """A query has ended; ``error`` is the class of the exception, if there was one."""
 
     says = "Query {query} ended{error: with #}."

@@ -5,13 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from logging import DEBUG, ERROR, WARNING
 
-from attrs import frozen
-
-from kinesis_publishers.events.event import Event, ShardEvent
+from kinesis_publishers.events.event import OwnEvent, ShardEvent
 from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 
 
-@frozen(kw_only=True)
 class BackpressureBegan(ShardEvent, level=DEBUG):
     """The pending pool has no room for what a shard reads next: the application is behind."""
 
@@ -20,7 +17,6 @@ class BackpressureBegan(ShardEvent, level=DEBUG):
     payload_bytes: int
 
 
-@frozen(kw_only=True)
 class BackpressureEnded(ShardEvent, level=DEBUG):
     """A shard no longer waits for room: it has received it, or has stopped waiting."""
 
@@ -28,8 +24,7 @@ class BackpressureEnded(ShardEvent, level=DEBUG):
     seconds: float
 
 
-@frozen(kw_only=True)
-class PoolUsed(Event, level=DEBUG):
+class PoolUsed(OwnEvent, level=DEBUG):
     """A delivery or a release has changed the content of the pending pool.
 
     Reserved room counts as used. The ``waiters`` are shards.
@@ -46,7 +41,6 @@ class PoolUsed(Event, level=DEBUG):
     waiters: int
 
 
-@frozen(kw_only=True)
 class Throttled(ShardEvent, level=DEBUG):
     """AWS refused a call because a rate is used up; it is repeated after a delay."""
 
@@ -55,8 +49,7 @@ class Throttled(ShardEvent, level=DEBUG):
 
 
 # kinesis_publishers.retry warns about what keeps failing.
-@frozen(kw_only=True)
-class CallRetried(Event, level=DEBUG):
+class CallRetried(OwnEvent, level=DEBUG):
     """A call failed or was throttled, and will be made again after the delay.
 
     ``code`` is the service's error code, or the name of the exception. ``attempt`` is the number of
@@ -75,8 +68,7 @@ class CallRetried(Event, level=DEBUG):
     shard: ShardKey | None = None
 
 
-@frozen(kw_only=True)
-class ConsumerRegistered(Event):
+class ConsumerRegistered(OwnEvent):
     """A stream consumer was registered by this process."""
 
     says = "Stream {stream} has a new consumer: {consumer_arn}."
@@ -84,8 +76,7 @@ class ConsumerRegistered(Event):
     consumer_arn: str
 
 
-@frozen(kw_only=True)
-class ConsumerAwaited(Event):
+class ConsumerAwaited(OwnEvent):
     """A stream consumer cannot be used while it is CREATING or DELETING: the reader waits.
 
     Reported once for each status.
@@ -97,16 +88,14 @@ class ConsumerAwaited(Event):
     status: str
 
 
-@frozen(kw_only=True)
-class ConsumerDeregistered(Event):
+class ConsumerDeregistered(OwnEvent):
     """A stream consumer that this application had registered was removed."""
 
     says = "The stream consumer {consumer_arn} was removed."
     consumer_arn: str
 
 
-@frozen(kw_only=True)
-class CheckpointsSaved(Event, level=DEBUG):
+class CheckpointsSaved(OwnEvent, level=DEBUG):
     """The checkpoint store has written how far shards are processed, or where they begin."""
 
     says = "The checkpoint store saved {shards:# shards} in {seconds:.3f} s."
@@ -114,22 +103,19 @@ class CheckpointsSaved(Event, level=DEBUG):
     seconds: float
 
 
-@frozen(kw_only=True)
-class CheckpointsRefused(Event, level=WARNING):
+class CheckpointsRefused(OwnEvent, level=WARNING):
     """The checkpoint store has refused a write: another reader has written in the meantime."""
 
     says = "{message:#}."
     message: str
 
 
-@frozen(kw_only=True)
 class LeaseTaken(ShardEvent):
     """This worker has taken the lease on a shard, and reads it."""
 
     says = "This worker took the lease on shard {shard}."
 
 
-@frozen(kw_only=True)
 class LeaseReleased(ShardEvent):
     """This worker has released a lease, after it finished the records that it had handed out.
 
@@ -140,7 +126,6 @@ class LeaseReleased(ShardEvent):
     owner: str | None
 
 
-@frozen(kw_only=True)
 class LeaseLost(ShardEvent, level=WARNING):
     """Another worker, the ``owner``, has taken a lease from this one, or the row was removed.
 
@@ -152,8 +137,7 @@ class LeaseLost(ShardEvent, level=WARNING):
     is_removed: bool = False
 
 
-@frozen(kw_only=True)
-class LeasesCounted(Event, level=DEBUG):
+class LeasesCounted(OwnEvent, level=DEBUG):
     """``worker`` has looked at the leases of the application, on shards that have not ended.
 
     ``current`` are its own, and ``spilled`` the free ones that are more than it may take.
@@ -169,7 +153,6 @@ class LeasesCounted(Event, level=DEBUG):
     spilled: int
 
 
-@frozen(kw_only=True)
 class DataLossTolerated(ShardEvent, level=ERROR):
     """Records may be missing, and the configuration says to continue.
 
