@@ -14,6 +14,7 @@ from attrs import frozen
 from kinesis_publishers.model import ShardKey
 
 
+# Without slots: a pickle of an event would otherwise have the fields of this class alone.
 @frozen(slots=False)
 class Event:
     """A fact about reading or writing. ``str`` returns it as a sentence.
@@ -66,6 +67,7 @@ class OwnEvent(Event):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
+        # Without slots, for which attrs would make another class.
         frozen(cls, kw_only=True, slots=False)
 
 

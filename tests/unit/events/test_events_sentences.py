@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 import re
 from datetime import UTC, datetime
 from typing import Any, get_type_hints
@@ -204,3 +205,9 @@ def test_the_environment_selects_the_format(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv(LOG_FORMAT_VARIABLE, "xml")
     with pytest.raises(ConfigError, match="must be text or json, not 'xml'"):
         log_formatter(text)
+
+
+@pytest.mark.parametrize("event_type", EVENT_TYPES)
+def test_every_event_can_be_pickled(event_type: type[Event]) -> None:
+    event = sample(event_type, is_sparse=False)
+    assert pickle.loads(pickle.dumps(event)) == event
