@@ -117,10 +117,10 @@ class DeliveryRoom:
             ):
                 await context.sink.deliver(delivery)
         except BaseException as error:
+            delivery.release()
             if isinstance(error, Exception):
                 text = f"{type(error).__name__}: {error}"
                 context.events(ProcessingFailed(shard=shard, records=records, error=text))
-            delivery.release()
             raise
         finally:
             self.oldest = None
