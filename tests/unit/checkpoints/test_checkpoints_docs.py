@@ -13,6 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import javaproperties
+
 from kinesis_publishers import Properties
 from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
@@ -22,10 +24,36 @@ if TYPE_CHECKING:
 
 _PAGE = Path(__file__).parents[3] / "docs" / "checkpoints.md"
 _TEXT = _PAGE.read_text(encoding="utf-8")
-READ, RECORD, CONTRACT = re.findall(r"^```python\n(.*?)^```", _TEXT, re.DOTALL | re.MULTILINE)
+RECORD, CONTRACT = re.findall(r"^```python\n(.*?)^```", _TEXT, re.DOTALL | re.MULTILINE)
+APPLICATION = re.findall(r"^```properties\n(.*?)^```", _TEXT, re.DOTALL | re.MULTILINE)[0]
+READ = f"""
+import asyncio
+from kinesis_publishers import KinesisDataFetcher
+
+properties = {{
+    **{javaproperties.loads(APPLICATION)!r},
+    "aws.region": "us-east-1",
+    "kinesis.streams": "orders",
+    "kinesis.stream.initpos": "TRIM_HORIZON",
+    "kinesis.checkpoint.maxrecords": 1,
+}}
 
 
-def test_the_first_example_goes_on_where_it_was_killed(
+async def on_batch(shard, batch):
+    for record in batch:
+        print(record.partition_key, record.data, flush=True)
+
+
+async def main():
+    async with KinesisDataFetcher.from_properties(properties, on_batch) as fetcher:
+        await fetcher.run()
+
+
+asyncio.run(main())
+"""
+
+
+def test_a_killed_reader_goes_on_with_the_first_properties(
     local_kinesis: LocalKinesis, tmp_path: Path
 ) -> None:
     local_kinesis.create_stream("orders")
@@ -35,11 +63,10 @@ def test_the_first_example_goes_on_where_it_was_killed(
         "AWS_SECRET_ACCESS_KEY": "local",
         "XDG_STATE_HOME": str(tmp_path),
     }
-    code = READ.replace('"billing",', '"billing", "kinesis.checkpoint.maxrecords": 1,')
     for number in range(2):
         local_kinesis.put_many("orders", [("key", b"%d" % number)])
         with subprocess.Popen(
-            [sys.executable, "-c", code],
+            [sys.executable, "-c", READ],
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | environ,
