@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import Event
 
-HOUR = 3600.0
+MINUTE, HOUR = 60.0, 3600.0
 PROPERTIES = {
     "aws.region": "us-east-1",
     "kinesis.streams": STREAM,
@@ -32,6 +32,8 @@ PROPERTIES = {
     "kinesis.stream.efo.consumername": "reports",
     "kinesis.shard.discovery.intervalmillis": "3600000",
 }
+# Over days, polls and reports of every few seconds would take long.
+RARELY = {"kinesis.shard.getrecords.intervalmillis": "60000"}
 
 
 class GatedSink(DeliverySink):
@@ -101,6 +103,11 @@ class World(SimulatedWorld):
         return [one for one in self.events if isinstance(one, DataLossTolerated)]
 
 
+@pytest.fixture(autouse=True)
+def _rare_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kinesis_publishers.readers.consumers.LOOK_SECONDS", HOUR)
+
+
 @pytest.fixture(params=["POLLING", "EFO"])
 def publisher(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -108,10 +115,10 @@ def publisher(request: pytest.FixtureRequest) -> str:
 
 async def test_a_reader_behind_goes_on_while_the_retention_is_what_it_was(publisher: str) -> None:
     world = World()
-    async with world.reading(publisher):
+    async with world.reading(publisher, **RARELY):
         count = await world.block_for_days()
         world.sink.gate.set()
-        await world.clock.advance(60.0)
+        await world.clock.advance(10 * MINUTE)
     assert len(world.sink.payloads) == count
 
 
@@ -119,7 +126,7 @@ async def test_a_retention_that_is_shortened_under_a_reader_behind_is_an_error(
     publisher: str,
 ) -> None:
     world = World()
-    async with world.reading(publisher) as task:
+    async with world.reading(publisher, **RARELY) as task:
         await world.block_for_days()
         world.keep_for(24)
         world.sink.gate.set()
@@ -129,11 +136,11 @@ async def test_a_retention_that_is_shortened_under_a_reader_behind_is_an_error(
 
 async def test_where_that_is_tolerated_it_is_reported_and_the_rest_read(publisher: str) -> None:
     world = World()
-    async with world.reading(publisher, fails_on_data_loss=False):
+    async with world.reading(publisher, fails_on_data_loss=False, **RARELY):
         await world.block_for_days()
         world.keep_for(24)
         world.sink.gate.set()
-        await world.clock.advance(60.0)
+        await world.clock.advance(10 * MINUTE)
     assert world.sink.payloads[-1].startswith(b"3:000159")
     assert len(world.sink.payloads) < 160
     assert world.losses
