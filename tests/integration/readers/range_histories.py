@@ -96,19 +96,13 @@ class Looking(SimulatedWorld):
         self.finder = self._new_finder(self.finder.progress)
         await self.within_time(self.finder.prepare())
 
-    def stored(self) -> dict[str, list[int]]:
-        """Return the sequence numbers that each shard holds."""
-        with self.service.lock:
-            records = self.service.state.read(STREAM)
-        return {shard: [int(one.sequence_number) for one in of] for shard, of in records.items()}
-
     def readable(self) -> dict[str, list[int]]:
         """Return what the shards hold that are not behind a parent."""
         with self.service.lock:
             shards = dict(self.service.state.find_active(STREAM).shards)
         return {
             shard_id: numbers
-            for shard_id, numbers in self.stored().items()
+            for shard_id, numbers in self.numbers().items()
             if self.ended.issuperset(shards[shard_id].parent_ids)
         }
 
@@ -174,7 +168,7 @@ class Looking(SimulatedWorld):
         assert not is_aligned or reached <= left + 1.6
 
     def _read(self, key: ShardKey, start: ShardProgress | None, end: ShardProgress) -> list[int]:
-        stored = self.stored()[key.shard_id]
+        stored = self.numbers()[key.shard_id]
         done = self.handed_out.setdefault(key.shard_id, [])
         number = end.position.sequence_number
         if number is None or (start is not None and end.position == start.position):
@@ -270,7 +264,7 @@ class CatchUp:
     async def __call__(self, world: Looking) -> None:
         # What is there arrived before this instant, not at it.
         await world.clock.advance(0.001)
-        until, there = world.clock.now(), world.stored()
+        until, there = world.clock.now(), world.numbers()
         for _ in range(4000):
             found = await world.round(
                 lambda: world.finder.find(self.limit, until=until), limit=self.limit

@@ -88,8 +88,4 @@ class Query(SimulatedWorld):
         return [n for n in stored if n > begin or (n == begin and not is_after)]
 
     def stored(self) -> dict[str, list[int]]:
-        with self.service.lock:
-            records = self.service.state.read(STREAM)
-        return {
-            shard: [int(one.sequence_number) for one in of] for shard, of in records.items() if of
-        }
+        return {shard: numbers for shard, numbers in self.numbers().items() if numbers}

@@ -63,6 +63,14 @@ class SimulatedWorld:
         with self.service.lock:
             self.service.state.write(STREAM, records)
 
+    def numbers(self) -> dict[str, list[int]]:
+        """Return the sequence numbers that each shard holds."""
+        with self.service.lock:
+            state = self.service.state
+            shards = state.find(STREAM).retained_shards(state.now_ms())
+            # Parsing all records at each look would take most of the time.
+            return {one.shard_id: list(one._numbers) for one in shards}  # noqa: SLF001 - as above
+
     def reshard(self, shard_count: int) -> None:
         with self.service.lock:
             stream = self.service.state.find_active(STREAM)
