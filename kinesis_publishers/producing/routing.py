@@ -31,11 +31,13 @@ class ShardMap:
     open_shards: tuple[Shard, ...]
     ranges: Mapping[str, HashRange]
     choices: int = 0
+    # Each record that arrives in another shard than predicted asks for these.
+    open_keys: frozenset[ShardKey] = field(init=False)
     _starts: tuple[int, ...] = field(init=False)
 
-    @property
-    def open_keys(self) -> set[ShardKey]:
-        return {one.key for one in self.open_shards}
+    @open_keys.default
+    def _find_keys(self) -> frozenset[ShardKey]:
+        return frozenset(one.key for one in self.open_shards)
 
     @_starts.default
     def _find_starts(self) -> tuple[int, ...]:
