@@ -304,7 +304,7 @@ class ManyPuts:
 
 @define(eq=False)
 class KnownPuts:
-    """Records of an aggregate that is already in the stream, and that waits for their copies.
+    """Records of an aggregate in the stream, whose results wait until their copies are there, too.
 
     Attributes:
         shard_id, sequence_number: those of the aggregate.
