@@ -67,8 +67,9 @@ class OwnEvent(Event):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        # Without slots, for which attrs would make another class.
-        frozen(cls, kw_only=True, slots=False)
+        # Without slots, for which attrs would make another class. Programs decorate their own.
+        if cls.__module__.startswith("kinesis_publishers."):
+            frozen(cls, kw_only=True, slots=False)
 
 
 class ShardEvent(OwnEvent):

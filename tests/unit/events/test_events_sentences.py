@@ -170,6 +170,15 @@ def test_an_event_of_a_program_s_own_needs_no_sentence() -> None:
     assert Mine(3).fields() == {"event": "Mine", "orders": 3}
 
 
+def test_an_event_of_a_program_s_own_may_extend_one_of_the_package() -> None:
+    @attrs.frozen(kw_only=True)
+    class Mine(RecordsFailed):
+        orders: int
+
+    mine = Mine(shard=SHARD, code="Late", records=1, orders=3)
+    assert (mine.orders, str(mine)) == (3, f"The producer gave up 1 record for shard {SHARD}: Late.")
+
+
 def test_json_has_the_traceback_of_an_error_and_what_others_pass(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
