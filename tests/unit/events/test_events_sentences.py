@@ -176,7 +176,8 @@ def test_an_event_of_a_program_s_own_may_extend_one_of_the_package() -> None:
         orders: int
 
     mine = Mine(shard=SHARD, code="Late", records=1, orders=3)
-    assert (mine.orders, str(mine)) == (3, f"The producer gave up 1 record for shard {SHARD}: Late.")
+    assert mine.fields()["orders"] == 3
+    assert str(mine) == f"The producer gave up 1 record for shard {SHARD}: Late."
 
 
 def test_json_has_the_traceback_of_an_error_and_what_others_pass(
