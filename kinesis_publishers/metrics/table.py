@@ -83,7 +83,11 @@ _FLINK: Final = (
         "run_loop_time_nanos", "ns", "Time between GetRecords.", {ev.RecordsFetched: _loop_nanos}
     ),
     gauge(
-        "loop_frequency_hz", "Hz", "Calls per second.", {ev.RecordsFetched: _loop_frequency}, min
+        "loop_frequency_hz",
+        "Hz",
+        "GetRecords calls per second.",
+        {ev.RecordsFetched: _loop_frequency},
+        min,
     ),
     gauge(
         "sleep_time_millis",
@@ -144,9 +148,7 @@ _READING: Final = (
 
 _PROCESSING: Final = (
     counted_records(
-        "records_processed",
-        "Records that the application has taken.",
-        {ev.RecordsProcessed: "records"},
+        "records_processed", "Records that the application took.", {ev.RecordsProcessed: "records"}
     ),
     counter("bytes_processed", "By", "Processed payload.", {ev.RecordsProcessed: "payload_bytes"}),
     duration(
@@ -309,15 +311,12 @@ _LEASES: Final = (
     ),
     counter("leases_taken", "{lease}", "Leases that this worker took.", {ev.LeaseTaken: 1}),
     counter(
-        "leases_released",
-        "{lease}",
-        "Leases that this worker gave back.",
-        {ev.LeaseReleased: 1},
+        "leases_released", "{lease}", "Leases that this worker gave back.", {ev.LeaseReleased: 1}
     ),
     counter(
         "leases_lost",
         "{lease}",
-        "Leases that this worker lost.",
+        "Leases that another worker took from this one.",
         {ev.LeaseLost: 1},
     ),
 )

@@ -218,7 +218,7 @@ def _json_value(value: object) -> str:
 
 
 def size_of(file: str) -> int | None:
-    """Return the size of a file in bytes; ``None`` of a pipe."""
+    """Return the size of a file in bytes; ``None`` for a pipe."""
     status = os.stat(file) if file != "-" else None
     return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 

@@ -112,6 +112,7 @@ def _drop_lost_output() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError:
+        # It would be an error again when the interpreter ends.
         discard_output()
 
 

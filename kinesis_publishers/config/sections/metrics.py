@@ -74,7 +74,7 @@ class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
         key="metrics.prometheus.host",
         parser=Text(accepts="an address of this machine, or a host name"),
         default="127.0.0.1",
-        doc="The address on which the sink prometheus listens; 0.0.0.0, for a container, is all.",
+        doc="The address on which the sink prometheus listens. A container needs 0.0.0.0.",
     )
     cloudwatch_namespace: Option[str] = Option(
         key="metrics.cloudwatch.namespace",

@@ -246,7 +246,7 @@ class WatermarkConfig(Section, section="Watermarks"):
         default=0.0,
         doc="How far a shard may be ahead of the others in event time. With 0, no shard waits. "
         "With leases, set it to at least twice watermark.sync.interval and at least "
-        "lease.failovermillis.",
+        "lease.failovermillis: with less, workers alternate between reading and waiting.",
     )
     queue_capacity: Option[int] = Option(
         key="watermark.sync.queue.capacity",
