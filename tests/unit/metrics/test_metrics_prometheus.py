@@ -61,6 +61,7 @@ async def test_events_are_served_while_there_is_a_reader(unused_tcp_port: int) -
     assert samples["kinesis_publishers_millis_behind_latest_milliseconds"] == [(of_zero, 700.0)]
     assert samples["kinesis_publishers_shards_reading"] == [({"stream": "orders"}, 1.0)]
     assert samples["kinesis_publishers_fetch_duration_seconds_count"] == [(of_zero, 2.0)]
+    assert samples["kinesis_publishers_fetch_duration_seconds_sum"] == [(of_zero, 1.0)]
     with pytest.raises(URLError):
         await asyncio.to_thread(scraped, port)
 
