@@ -75,7 +75,7 @@ def scan(
     the next run continues after it. The records of a shard come in their order.
 
     The arguments that are not below are those of ``read``. Here ``on_shard_end``,
-    ``on_shard_lost`` and ``on_watermark`` are plain functions, which run in such threads, too.
+    ``on_shard_lost`` and ``on_watermark`` are plain functions; they run in threads, too.
 
     Args:
         process: takes a :class:`~kinesis_publishers.Record`, in a thread of its own, and returns
