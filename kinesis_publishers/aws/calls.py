@@ -46,7 +46,12 @@ class Answer:
 
 
 class _Taken(BaseException):
-    """Carries a signed request, its argument, out of botocore, which does not catch it."""
+    """Carries a signed request out of botocore, which does not catch it."""
+
+    def __init__(self, request: Any) -> None:
+        # A traceback shows the arguments; a request shows its credentials.
+        super().__init__()
+        self.request = request
 
 
 class ServiceCalls:
@@ -91,7 +96,7 @@ class ServiceCalls:
         try:
             await method_of(self._client, operation)(**{named: arn})
         except _Taken as taken:
-            pattern = CallPattern.of_request(taken.args[0])
+            pattern = CallPattern.of_request(taken.request)
         self._patterns[operation, arn] = pattern
         return pattern
 

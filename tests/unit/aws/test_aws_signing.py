@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import uuid
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -195,6 +196,17 @@ async def test_an_arn_of_another_partition_is_refused_before_a_call() -> None:
         calls = calls_of(client, ManualClock())
         with pytest.raises(ServiceError, match="Partition"), calls.errors("GetRecords", "orders"):
             await calls.sign("GetRecords", stream, b"{}", "orders")
+
+
+async def test_a_request_that_cannot_be_read_shows_no_credentials() -> None:
+    async with client_of(config("us-east-1", "the-token")) as client:
+        calls, stream = calls_of(client, ManualClock()), STREAM.format("aws", "us-east-1")
+        failing = patch.object(CallPattern, "of_request", side_effect=ValueError("other headers"))
+        with failing, pytest.raises(ValueError, match="other headers") as raised:
+            await calls.sign("GetRecords", stream, b"{}", "where")
+    shown = "".join(traceback.format_exception(raised.value))
+    assert "the-token" not in shown
+    assert "Credential=" not in shown
 
 
 async def test_missing_credentials_are_an_error_of_our_tree() -> None:
