@@ -103,8 +103,6 @@ class LocalKinesis:
         self._max_streams = max_streams
         self._ca_file = ca_file
         self.ca_bundle: str | None = None
-        self.reset = self._service.clear
-        """Forget streams, faults, calls and rates."""
         self._resources = AsyncExitStack()
         self._thread: EventLoopThread | None = None
 
@@ -279,6 +277,10 @@ class LocalKinesis:
     ) -> int:
         """Return the largest number of such calls within any one second."""
         return busiest_second(self.calls(operation, stream, shard_id))
+
+    def reset(self) -> None:
+        """Forget streams, faults, calls and rates."""
+        self._service.clear()
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine in the server's own loop (``in_thread`` only) and wait for its result.
