@@ -255,7 +255,7 @@ class RangeSize:
 
     Attributes:
         records: how many Kinesis records it has, exactly or about; ``None`` if unknown.
-        seen_since: if only its end was read, the instant from which on; ``None`` if
+        seen_since: if only its end was read, from which instant on; ``None`` if
             :attr:`records` is exact.
         seen_records: how many were read, with the one that the range ends before.
     """

@@ -118,6 +118,7 @@ class RecordPage:
 
     Attributes:
         partition_keys: ``None`` for a record that has none.
+        sequence_numbers: increasing.
         encryption_types: per record, or ``None`` if no record names one.
         next_shard_iterator: for the next call; ``None`` when the shard has ended.
         millis_behind_latest: distance of the answer from the tip, in ms; ``None`` if unknown.

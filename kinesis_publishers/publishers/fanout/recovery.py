@@ -137,7 +137,10 @@ class SubscriptionRecovery:
         return min(_MOST_TAKEOVER_DELAY_SECONDS, more * _TAKEOVER_DELAY_SECONDS)
 
     async def _find_missing(self, consumer_arn: str) -> str:
-        """Return a sentence about what was found; raise if something is missing for good."""
+        """Return a sentence about what was found; raise if something is missing for good.
+
+        A missing shard has not ended: a shard reports its own end.
+        """
         try:
             await self._renew_consumer(consumer_arn)
         except ServiceError as failure:
