@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kinesis_publishers import SequenceNumber, StartingPosition
 from kinesis_publishers.errors import DataLossError, InvalidOptionError, PositionTrimmedError
 from kinesis_publishers.readers.bounded_read import Narrowing
+from kinesis_publishers.readers.ranges.shard_probe import ShardProbe
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.examples import examples
@@ -20,6 +21,7 @@ from tests.integration.readers.batch_planning import FIRST, NOON, OWN_PUBLISHER,
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
 
 @pytest.fixture
@@ -143,6 +145,22 @@ async def test_a_shard_that_is_not_found_for_a_moment_is_asked_again(
         kinesis.server.add_fault(Fault(operation, "error", every=every, times=2, **missing))
     (one,) = await kinesis.plan(stream_recordpublisher=OWN_PUBLISHER)
     assert one.end == SequenceNumber(kinesis.stored()[-1].sequence_number)
+
+
+async def test_what_arrives_while_the_last_record_is_sought_is_not_in_the_batch(
+    kinesis: BatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reach_tip = ShardProbe.reach_tip
+
+    async def put_and_reach_tip(probe: ShardProbe, since: datetime) -> None:
+        kinesis.put(2, every=0.1)
+        await reach_tip(probe, since)
+
+    monkeypatch.setattr(ShardProbe, "reach_tip", put_and_reach_tip)
+    kinesis.put(300, every=1)
+    kinesis.wait(600)
+    planned = await kinesis.plan(stream_recordpublisher=OWN_PUBLISHER)
+    assert kinesis.ends(planned) == {FIRST: kinesis.stored()[-3].sequence_number}
 
 
 async def test_shards_and_streams_that_are_not_needed_are_not_touched(kinesis: BatchServer) -> None:
