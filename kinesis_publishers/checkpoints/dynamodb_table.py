@@ -36,7 +36,7 @@ _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 _NOT_FOUND: Final = "ResourceNotFoundException"
 _IN_USE: Final = "ResourceInUseException"
 _POLL_SECONDS: Final = 1.0
-# Creating a table takes about ten.
+# Creating a table takes about ten seconds.
 _ACTIVE_TIMEOUT_SECONDS: Final = 180.0
 # Half a second for the writes of a thousand shards, without a burst that is throttled.
 MAX_IN_FLIGHT: Final = 16
