@@ -149,7 +149,7 @@ def _check(content: bytes, *, name: str, partial: bool, permissions: str | None)
     proved: tuple[Permission, ...] = ()
     if permissions is not None and not errors:
         try:
-            proved = run_until_signal(lambda: _prove(properties, permissions))
+            proved = run_until_signal(_prove(properties, permissions))
         except KinesisPublishersError as error:
             errors.append(str(error))
         errors += [one.reason for one in proved if one.verdict == "denied"]

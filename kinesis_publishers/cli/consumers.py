@@ -72,7 +72,7 @@ def list_command(as_json: bool, connection: Connection) -> None:
       kinesis-publishers consumers list --stream orders --region eu-west-1
     """
     properties = connection.properties_without_reading()
-    found = run_until_signal(lambda: _list(properties))
+    found = run_until_signal(_list(properties))
     if as_json:
         print_json_lines(
             {
@@ -113,9 +113,7 @@ def register(name: str, wait: bool, connection: Connection) -> None:
     # It stays until it is removed by hand.
     never = {RegistrationConfig.deregister.full_key: DeregistrationPolicy.NEVER.value}
     properties = connection.properties_without_reading(never)
-    run_until_signal(
-        lambda: _print_properties(properties, name, is_registering=True, is_waiting=wait)
-    )
+    run_until_signal(_print_properties(properties, name, is_registering=True, is_waiting=wait))
 
 
 @consumers.command()
@@ -138,7 +136,7 @@ def wait(name: str, timeout: timedelta | None, connection: Connection) -> None:
     key = RegistrationConfig.register_timeout_seconds.full_key
     given = {} if timeout is None else {key: str(timeout.total_seconds())}
     properties = connection.properties_without_reading(given)
-    run_until_signal(lambda: _print_properties(properties, name, is_waiting=True))
+    run_until_signal(_print_properties(properties, name, is_waiting=True))
 
 
 @consumers.command()
@@ -156,7 +154,7 @@ def deregister(consumer: str, yes: bool, connection: Connection) -> None:
     is_arn = ":" in consumer
     streams = {StreamsConfig.names.full_key: stream_arn_of(consumer)} if is_arn else {}
     properties = connection.properties_without_reading(streams)
-    found = run_until_signal(lambda: _list(properties, {consumer}))
+    found = run_until_signal(_list(properties, {consumer}))
     if found:
         _remove(properties, found, yes=yes, warning="Its readers stop.")
     else:
@@ -176,7 +174,7 @@ def prune(yes: bool, properties: Properties) -> None:
     Example:
       kinesis-publishers consumers prune --config my.properties
     """
-    found = run_until_signal(lambda: _left_behind(properties))
+    found = run_until_signal(_left_behind(properties))
     if found:
         _remove(properties, found, yes=yes, warning="No worker is left.")
     else:
@@ -198,7 +196,7 @@ def _remove(properties: Properties, found: _Found, *, yes: bool, warning: str) -
                     say(f"{one.name} is removed from {stream_name}.")
         return all(gone)
 
-    if not run_until_signal(deregister_all):
+    if not run_until_signal(deregister_all()):
         raise click.ClickException("A stream consumer was not removed.")
 
 

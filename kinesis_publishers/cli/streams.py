@@ -17,6 +17,7 @@ from kinesis_publishers.cli.shared.connection import (
     Connection,
     by_full_key,
     connection_options,
+    listed_shards,
     region_options,
     stream_argument,
 )
@@ -39,7 +40,6 @@ from kinesis_publishers.cli.shared.formats import (
 from kinesis_publishers.config import DiscoveryConfig, Properties, StreamsConfig
 from kinesis_publishers.model import Shard
 
-_SECONDS_PER_HOUR = 3600
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object each.")
 
 
@@ -63,7 +63,7 @@ def list_streams(as_json: bool, connection: Connection) -> None:
                 for one in await control.control_plane.list_streams()
             ]
 
-    found = run_until_signal(list_all)
+    found = run_until_signal(list_all())
     if as_json:
         print_json_lines(found)
     elif found:
@@ -86,7 +86,7 @@ def describe(as_json: bool, connection: Connection) -> None:
       kinesis-publishers describe orders --region eu-west-1
     """
     properties = connection.properties_without_reading()
-    found = run_until_signal(lambda: _describe(properties))
+    found = run_until_signal(_describe(properties))
     if as_json:
         print_json_lines(found)
         return
@@ -123,7 +123,7 @@ async def _describe(properties: Properties) -> list[dict[str, Any]]:
                     "created_at": iso_utc(summary.identity.created_at),
                     "open_shards": len(shards) - closed,
                     "closed_shards": closed,
-                    "retention_hours": summary.retention_seconds / _SECONDS_PER_HOUR,
+                    "retention_hours": summary.retention_seconds / 3600,
                     "max_record_bytes": summary.max_record_bytes,
                     "consumers": {one.name: one.status for one in consumers},
                 }
@@ -159,7 +159,7 @@ def create(name: str, shards: int | None, connection: Connection) -> None:
             # The shards of a stream that is being created cannot be listed.
             await control.discovery.describe(name)
 
-    run_until_signal(create_stream)
+    run_until_signal(create_stream())
     say(f"{name} is ACTIVE.")
 
 
@@ -178,21 +178,13 @@ def shards(as_json: bool, connection: Connection) -> None:
       kinesis-publishers shards --config my.properties --json | jq 'select(.is_open)'
     """
     properties = connection.properties_without_reading()
-
-    async def list_shards() -> dict[str, tuple[Shard, ...]]:
-        async with open_control(properties) as control:
-            return {
-                stream.name: await control.discovery.list_shards(stream.arn)
-                for stream in await control.streams()
-            }
-
-    found = run_until_signal(list_shards)
-    for stream_name, listed in found.items():
+    found, _ = run_until_signal(listed_shards(properties))
+    for stream, listed in found.items():
         if as_json:
             ordered = sorted(listed, key=lambda shard: shard.shard_id)
             print_json_lines(shard_fields(shard) for shard in ordered)
         else:
-            print_tree(lineage_tree(stream_name, listed))
+            print_tree(lineage_tree(stream.name, listed))
 
 
 def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:

@@ -11,7 +11,6 @@ from attrs import evolve
 
 from kinesis_publishers.cli.leases.rows import (
     lease_options,
-    listed_shards,
     load_rows,
     load_shards,
     open_store,
@@ -21,6 +20,7 @@ from kinesis_publishers.cli.leases.rows import (
     single_readers,
 )
 from kinesis_publishers.cli.shared.commands import Checked, CleanCommand, confirm, yes_option
+from kinesis_publishers.cli.shared.connection import listed_shards
 from kinesis_publishers.cli.shared.console import print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import iso_utc
@@ -83,10 +83,10 @@ def release(shards: tuple[str, ...], is_all: bool, yes: bool, properties: Proper
       kinesis-publishers leases release --all --config my.properties --yes
     """
     _check_selection(shards, is_all)
-    rows = run_until_signal(lambda: load_shards(properties))
+    rows = run_until_signal(load_shards(properties))
     targets = dict.fromkeys(_chosen(rows, shards))
     if changed := _agreed_changes(rows, targets, "Take these shards from their owners?", yes=yes):
-        run_until_signal(lambda: _rewrite(properties, targets))
+        run_until_signal(_rewrite(properties, targets))
         say(f"Released: {len(changed)}.")
 
 
@@ -128,11 +128,11 @@ def reset(
     _check_selection(shards, is_all)
     if position.sequence_number is not None and len(shards) != 1:
         raise click.UsageError(f"{position.type.value} is a position of one shard: name one.")
-    rows, targets = run_until_signal(lambda: _plan_reset(properties, shards, position))
+    rows, targets = run_until_signal(_plan_reset(properties, shards, position))
     if changed := _agreed_changes(rows, targets, "Set these positions?", yes=yes or dry_run):
         # A dry run writes nothing, and is refused where the reset would be.
         written, unread = {} if dry_run else targets, () if force else targets
-        run_until_signal(lambda: _rewrite(properties, written, unread))
+        run_until_signal(_rewrite(properties, written, unread))
         say("Nothing was changed." if dry_run else f"Positions set: {len(changed)}.")
 
 

@@ -18,12 +18,12 @@ from kinesis_publishers.checkpoints.stored_form import instant_text, progress_of
 from kinesis_publishers.cli.leases.rows import (
     describe_progress,
     lease_options,
-    listed_shards,
     open_store,
     row_fields,
     shards_of,
 )
 from kinesis_publishers.cli.shared.commands import CleanCommand, read_file
+from kinesis_publishers.cli.shared.connection import listed_shards
 from kinesis_publishers.cli.shared.console import new_table, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.clock import SystemClock
@@ -107,7 +107,7 @@ def import_command(
     else:
         name = from_application or CheckpointConfig.from_properties(properties).application or ""
         read = partial(_read_table, properties, program, name, table or name)
-    run_until_signal(lambda: _import(properties, read, is_dry_run=dry_run, replaces=force))
+    run_until_signal(_import(properties, read, is_dry_run=dry_run, replaces=force))
 
 
 async def _read_lines(content: bytes, _: Sequence[StreamIdentity]) -> list[_Found]:

@@ -51,11 +51,9 @@ from kinesis_publishers.model import (
     WHOLE_STREAM,
     Checkpoint,
     PositionType,
-    Shard,
     ShardKey,
     ShardProgress,
     StoredCheckpoint,
-    StreamIdentity,
 )
 
 if TYPE_CHECKING:
@@ -116,16 +114,6 @@ async def open_store(
             async with open_control(properties) as control:
                 name_streams(await control.streams())
         yield store
-
-
-async def listed_shards(
-    properties: Properties,
-) -> tuple[dict[StreamIdentity, tuple[Shard, ...]], datetime]:
-    """Return the streams with all shards that they list, and the time of the service."""
-    async with open_control(properties) as control:
-        list_shards = control.discovery.list_shards
-        found = {stream: await list_shards(stream.arn) for stream in await control.streams()}
-        return found, control.clock.now()
 
 
 async def load_rows(
@@ -209,7 +197,7 @@ def list_command(as_json: bool, properties: Properties) -> None:
       kinesis-publishers leases list --config my.properties
       kinesis-publishers leases list --config my.properties --json | jq 'select(.owner == null)'
     """
-    rows = run_until_signal(lambda: load_shards(properties))
+    rows = run_until_signal(load_shards(properties))
     if as_json:
         print_json_lines(row_fields(row) for row in rows.values())
     elif rows:
@@ -229,7 +217,7 @@ def watch_command(properties: Properties) -> None:
     Examples:
       kinesis-publishers leases watch --config my.properties
     """
-    run_until_signal(lambda: watch(properties, output_console(), SystemClock()))
+    run_until_signal(watch(properties, output_console(), SystemClock()))
 
 
 def _no_rows(properties: Properties) -> str:

@@ -155,8 +155,7 @@ def put(
     properties = properties.with_values(values)
     if as_json:
         output_bytes()  # Fails before anything is written if there is no output.
-    report = _print_json if as_json else _print_line
-    on_written = _until_output_fails((lambda *_: None) if quiet else report)
+    report = _print_json if as_json else _print_nothing if quiet else _print_line
 
     async def write() -> None:
         async with KinesisProducer.from_properties(properties) as producer:
@@ -168,13 +167,13 @@ def put(
                 explicit_hash_key=explicit_hash_key,
                 rate=rate,
                 clock=SystemClock(),
-                on_written=on_written,
+                on_written=_until_output_fails(report),
             )
             with _progress(writing, source, None if data else file, quiet):
                 await writing.run()
             say(f"Wrote {counted(writing.written, 'record')} to {stream}.")
 
-    run_until_signal(write)
+    run_until_signal(write())
 
 
 @contextmanager
@@ -206,16 +205,13 @@ def _until_output_fails(report: OnWritten) -> OnWritten:
 
     A reader that closes the output does so on purpose; any other failure is reported once.
     """
-    is_open = True
 
     def guarded(number: int, key: str | None, result: PutResult) -> None:
-        nonlocal is_open
-        if not is_open:
-            return
+        nonlocal report
         try:
             report(number, key, result)
         except OSError as error:
-            is_open = False
+            report = _print_nothing
             discard_output()
             if isinstance(error, BrokenPipeError):
                 return
@@ -226,6 +222,10 @@ def _until_output_fails(report: OnWritten) -> OnWritten:
                 )
 
     return guarded
+
+
+def _print_nothing(_number: int, _key: str | None, _result: PutResult) -> None:
+    pass
 
 
 def _print_line(_number: int, key: str | None, result: PutResult) -> None:

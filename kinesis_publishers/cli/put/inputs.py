@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import itertools
 import os
 import stat
 import sys
@@ -106,10 +107,9 @@ class Rows:
                     stored.write(block)
                 stored.seek(0)
                 stream = stored
-            number = 1
+            numbers = itertools.count(1)
             for rows in self._tables(stream):
-                yield [self._entry_of(row, number + index) for index, row in enumerate(rows)]
-                number += len(rows)
+                yield list(map(self._entry_of, rows, numbers))
                 self.read_bytes = stream.tell()
 
     def _tables(self, stream: BinaryIO) -> Iterator[Sequence[Mapping[str, Any]]]:

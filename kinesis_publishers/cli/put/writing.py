@@ -44,6 +44,7 @@ class Writing:
     _on_written: OnWritten
     written: int = field(default=0, init=False)
     on_progress: Callable[[], None] = field(default=lambda: None, init=False)
+    _reading: asyncio.Task[None] = field(init=False)
     _put: int = field(default=0, init=False)
     _next_at: float = field(default=0.0, init=False)
     # Groups that are not reported yet: partition keys, and the future of the results.
@@ -53,36 +54,31 @@ class Writing:
     _reported: int = field(default=0, init=False)
     # The numbers of records that were not written, with the reasons.
     _failures: list[tuple[int, Exception]] = field(factory=list, init=False)
-    _has_failed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
         """Put everything, and return when it is written; stop after a failure, and raise it."""
-        reading = asyncio.create_task(self._read())
-        failing = asyncio.create_task(self._has_failed.wait())
+        self._reading = asyncio.create_task(self._read())
         try:
-            await asyncio.wait({reading, failing}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({self._reading})
         except asyncio.CancelledError:
-            await self._end(reading, failing, timeout_seconds=_CLOSE_SECONDS)
+            await self._end(_CLOSE_SECONDS)
             unknown = f", and perhaps {len(self._failures):,} more" if self._failures else ""
             say(f"Interrupted: {counted(self.written, 'record')} written{unknown}.")
             raise
-        await self._end(reading, failing)
+        await self._end()
         if self._failures:
-            raise click.ClickException(self._failure(is_all=not reading.cancelled()))
+            raise click.ClickException(self._failure(is_all=not self._reading.cancelled()))
         try:
-            reading.result()
+            self._reading.result()
         except click.UsageError:
             raise
         except click.ClickException as error:
             before = f"Wrote {counted(self.written, 'record')} before that."
             raise click.ClickException(f"{error.message} {before}") from error
 
-    async def _end(
-        self, *tasks: asyncio.Task[object], timeout_seconds: float | None = None
-    ) -> None:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+    async def _end(self, timeout_seconds: float | None = None) -> None:
+        self._reading.cancel()
+        await asyncio.wait({self._reading})
         # The futures have the errors.
         with suppress(RecordsNotWrittenError):
             await self._producer.close(timeout_seconds=timeout_seconds)
@@ -144,5 +140,5 @@ class Writing:
                     self._on_written(self._reported, key, outcome)
                 elif isinstance(outcome, Exception):
                     self._failures.append((self._reported, outcome))
-                    self._has_failed.set()
+                    self._reading.cancel()
             self.on_progress()

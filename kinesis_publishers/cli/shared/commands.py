@@ -20,6 +20,13 @@ from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig
 from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError, MissingOptionError
 
+OPTION_KEYS: Final = {
+    "streams": StreamsConfig.names.full_key,
+    "region": AwsConfig.region.full_key,
+    "endpoint": AwsConfig.endpoint_url.full_key,
+    "application": CheckpointConfig.application.full_key,
+}
+"""The keys that options of the command line stand for, by the names of their parameters."""
 _DEBUG = "kinesis_publishers.cli.debug"
 # Errors of writing, or of a terminal that has gone.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -75,20 +82,11 @@ def _in_words_of(ctx: click.Context, error: KinesisPublishersError) -> str:
     single = isinstance(error, ConfigErrors) and len(error.problems) == 1
     text = str(error.problems[0] if single else error)  # type: ignore[attr-defined]
     own = {option.name: option.opts[-1] for option in ctx.command.params}
-    for name, key in _KEYS.items():
+    for name, key in OPTION_KEYS.items():
         # A problem of the file keeps the words of the file.
         if name in own and (ctx.params.get(name) or not ctx.params.get("config")):
             text = re.sub(rf"(?<![\w.]){re.escape(key)}(?![\w.])", own[name], text)
     return text
-
-
-# The key that an option stands for, by its name in the code.
-_KEYS: Final = {
-    "streams": StreamsConfig.names.full_key,
-    "region": AwsConfig.region.full_key,
-    "endpoint": AwsConfig.endpoint_url.full_key,
-    "application": CheckpointConfig.application.full_key,
-}
 
 
 def _message(

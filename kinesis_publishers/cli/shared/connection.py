@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import click
-from attrs import field, fields_dict, frozen
+from attrs import asdict, field, fields_dict, frozen
 
-from kinesis_publishers.cli.shared.commands import LOCAL_PORT, read_file
+from kinesis_publishers.assembly import open_control
+from kinesis_publishers.cli.shared.commands import LOCAL_PORT, OPTION_KEYS, Checked, read_file
 from kinesis_publishers.config import (
     AwsConfig,
-    CheckpointConfig,
     CredentialsConfig,
     DiscoveryConfig,
     Properties,
@@ -24,6 +25,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.config.catalogue import find_option
 from kinesis_publishers.config.properties import pairs_in
+from kinesis_publishers.model import Shard, StreamIdentity
 
 _T = TypeVar("_T")
 _V = TypeVar("_V")
@@ -76,13 +78,8 @@ class Connection:
         options, ``more``, where ``None`` leaves an option out. ``complete=False`` is for a command
         that needs no stream.
         """
-        own = {
-            StreamsConfig.names.full_key: ",".join(self.streams),
-            AwsConfig.region.full_key: self.region,
-            AwsConfig.endpoint_url.full_key: self.endpoint,
-            CheckpointConfig.application.full_key: self.application,
-        }
-        given = {key: value for key, value in own.items() if value}
+        own = {**asdict(self, recurse=False), "streams": ",".join(self.streams)}
+        given = {key: own[name] for name, key in OPTION_KEYS.items() if own[name]}
         local = LOCAL if self.is_local else {}
         line = by_full_key([*local.items(), *self.pairs, *given.items(), *more.items()])
         # The same option may stand in the file in another spelling.
@@ -98,6 +95,16 @@ class Connection:
         """Return :meth:`properties`, which may lack what only reading needs, such as ARNs."""
         publisher = SourceConfig.record_publisher
         return self.properties({publisher.full_key: publisher.default, **more})
+
+
+async def listed_shards(
+    properties: Properties,
+) -> tuple[dict[StreamIdentity, tuple[Shard, ...]], datetime]:
+    """Return the streams with all shards that they list, and the time of the service."""
+    async with open_control(properties) as control:
+        list_shards = control.discovery.list_shards
+        found = {stream: await list_shards(stream.arn) for stream in await control.streams()}
+        return found, control.clock.now()
 
 
 def only_stream(properties: Properties) -> str:
@@ -121,19 +128,15 @@ def _full_key(key: str) -> str:
     return option.full_key if option else key
 
 
-def _parse_pairs(
-    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
-) -> tuple[tuple[str, str], ...]:
-    pairs = []
-    for text in texts:
-        key, separator, value = text.partition("=")
-        if not (separator and key.strip()):
-            # The text is not repeated: it may be a secret.
-            raise click.BadParameter("expected KEY=VALUE, as kinesis.stream.initpos=TRIM_HORIZON.")
-        pairs.append((key.strip(), value.strip()))
-    return tuple(pairs)
+def _pair(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not (separator and key.strip()):
+        raise ValueError("no key, or no value")
+    return key.strip(), value.strip()
 
 
+# The text is not repeated: it may be a secret.
+_PAIR: Final = Checked("pair", _pair, "expected KEY=VALUE, as kinesis.stream.initpos=TRIM_HORIZON.")
 _STREAM: Final = click.option(
     "--stream",
     "streams",
@@ -153,7 +156,7 @@ _OPTIONS: Final = (
         "--property",
         "pairs",
         multiple=True,
-        callback=_parse_pairs,
+        type=_PAIR,
         metavar="KEY=VALUE",
         help="One property, which takes precedence over the file. Can be repeated.",
     ),

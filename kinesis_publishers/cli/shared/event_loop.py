@@ -26,7 +26,7 @@ INTERRUPTED: Final = 128 + signal.SIGINT
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` in an event loop of its own and return its result.
 
     The first signal (Ctrl-C, SIGTERM, or a closed terminal) cancels it, so that it gives back what
@@ -42,9 +42,7 @@ def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         raise Exit(128 + received[0]) from None
 
 
-async def _cancelled_by_signals(
-    work: Callable[[], Coroutine[Any, Any, T]], received: list[signal.Signals]
-) -> T:
+async def _cancelled_by_signals(work: Coroutine[Any, Any, T], received: list[signal.Signals]) -> T:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None, "a coroutine that runs has a task"
     handled = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
@@ -59,7 +57,7 @@ async def _cancelled_by_signals(
     for number in handled:
         loop.add_signal_handler(number, interrupt, number)
     try:
-        return await work()
+        return await work
     finally:
         if not received:
             for number in handled:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from urllib.parse import urlsplit
 
 import click
@@ -122,15 +121,29 @@ def tail(
     is_table = not (as_json or lines) and sys.stdout.isatty()
     used = DataEncoding(encoding or "base64") if as_json else None
 
-    def view() -> RecordView:
+    until = clock.now() if until_tip else None
+
+    async def read() -> None:
         if is_table:
             begin = InitialPositionConfig.from_properties(properties).start
             screen = Screen(begin=begin, place=_place(properties))
-            return LiveTable(output_console(), clock, screen, newest=newest)
-        return RecordLines(OutputPipe(output_bytes()), lambda record: _line(record, used))
+            view: RecordView = LiveTable(output_console(), clock, screen, newest=newest)
+        else:
+            view = RecordLines(OutputPipe(output_bytes()), lambda record: _line(record, used))
+        session = TailSession(view, max_records=max_records, until=until, clock=clock)
+        try:
+            async with KinesisDataFetcher.from_properties(
+                properties, session, clock=clock
+            ) as fetcher:
+                session.begin(fetcher)
+                await view.run(fetcher)
+        finally:
+            # The summary is for a person, not for a log of the lines.
+            is_wanted = is_table or (sys.stderr is not None and sys.stderr.isatty())
+            if is_wanted and (summary := session.summary()):
+                say(summary)
 
-    until = clock.now() if until_tip else None
-    run_until_signal(lambda: _tail(properties, view, clock, max_records, until))
+    run_until_signal(read())
 
 
 def _with_shards(properties: Properties, shards: tuple[str, ...]) -> Properties:
@@ -175,23 +188,3 @@ def _starting_position(
     options = InitialPositionConfig
     given = {options.position.full_key: position, options.shards.full_key: "{}"}
     return given if instant is None else given | {options.timestamp.text.full_key: instant}
-
-
-async def _tail(
-    properties: Properties,
-    make_view: Callable[[], RecordView],
-    clock: Clock,
-    max_records: int | None,
-    until: datetime | None,
-) -> None:
-    view = make_view()
-    session = TailSession(view, max_records=max_records, until=until, clock=clock)
-    try:
-        async with KinesisDataFetcher.from_properties(properties, session, clock=clock) as fetcher:
-            session.begin(fetcher)
-            await view.run(fetcher)
-    finally:
-        # The summary is for a person, not for a log of the lines.
-        is_wanted = isinstance(view, LiveTable) or (sys.stderr is not None and sys.stderr.isatty())
-        if is_wanted and (summary := session.summary()):
-            say(summary)
