@@ -6,10 +6,11 @@ and removal of stream consumers cannot be tested.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from attrs import define, field, frozen
 
+from kinesis_publishers.aws.control_plane import CallingControlPlane
 from kinesis_publishers.config import DeregistrationPolicy, RegistrationConfig, RegistrationStrategy
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -20,9 +21,6 @@ from kinesis_publishers.errors import (
     ServiceError,
 )
 from kinesis_publishers.model.sources import stream_name_of
-
-if TYPE_CHECKING:
-    from kinesis_publishers.aws.control_plane import CallingControlPlane
 
 _WOULD_SUCCEED = "DryRunOperationException"
 Verdict = Literal["allowed", "denied", "not provable"]

@@ -18,20 +18,18 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache, partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from attrs import field, frozen
 from botocore.auth import AUTH_TYPE_MAPS, SigV4Auth
+from botocore.awsrequest import AWSPreparedRequest
+from botocore.credentials import ReadOnlyCredentials
 from botocore.utils import normalize_url_path
 
 from kinesis_publishers.aws.errors import is_refused_for_time
 from kinesis_publishers.clock import ServiceClock, SystemClock
 from kinesis_publishers.errors import CredentialsError
-
-if TYPE_CHECKING:
-    from botocore.awsrequest import AWSPreparedRequest
-    from botocore.credentials import ReadOnlyCredentials
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _TOKEN = "X-Amz-Security-Token"

@@ -8,11 +8,12 @@ from contextlib import suppress
 from importlib import import_module
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import sqlalchemy as sa
 from attrs import asdict
 from sqlalchemy.exc import DBAPIError, NoSuchTableError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.sql_database import engine_of, failure_in
@@ -21,9 +22,6 @@ from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedSt
 from kinesis_publishers.config import Properties, SqlCheckpointConfig
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import ShardKey, StoredCheckpoint
-
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection
 
 _T = TypeVar("_T")
 

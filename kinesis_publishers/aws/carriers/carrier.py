@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
+from aiobotocore.session import AioSession
 from attrs import field, frozen
 from botocore.httpsession import ProxyConfiguration, get_cert_path
 from botocore.utils import get_environ_proxies
@@ -17,9 +17,6 @@ from botocore.utils import get_environ_proxies
 from kinesis_publishers.aws.errors import map_error
 from kinesis_publishers.config.option import show_value
 from kinesis_publishers.errors import InvalidOptionError
-
-if TYPE_CHECKING:
-    from aiobotocore.session import AioSession
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 

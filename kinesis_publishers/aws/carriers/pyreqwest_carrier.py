@@ -13,11 +13,12 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
 from pyreqwest.proxy import ProxyBuilder
+from pyreqwest.request import StreamRequest
+from pyreqwest.response import Response, ResponseBodyReader
 
 from kinesis_publishers.aws.carriers.carrier import (
     CONNECT_TIMEOUT_SECONDS,
@@ -31,10 +32,6 @@ from kinesis_publishers.aws.carriers.carrier import (
 from kinesis_publishers.config import HttpVersion, SubscriptionHttpConfig
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.tasks import cancellable
-
-if TYPE_CHECKING:
-    from pyreqwest.request import StreamRequest
-    from pyreqwest.response import Response, ResponseBodyReader
 
 _LOGGER = logging.getLogger(__name__)
 _DAEMON_WARNING = (
