@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Self
 
 import orjson
@@ -201,10 +202,7 @@ class AioDataPlane(DataPlane, RecordWriter):
 
     async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
         stream = stream_name_of(stream_arn)
-
-        def request(is_cbor: bool) -> dict[str, Any]:
-            return writing.members_of(records, is_cbor=is_cbor)
-
+        request = partial(writing.members_of, records)
         is_small = self._may_choose and writing.are_small(records)
         answer = await self._call(writing.OPERATION, stream_arn, stream, request, is_small)
         with complete_answer(writing.OPERATION, stream):

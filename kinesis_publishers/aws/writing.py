@@ -21,7 +21,7 @@ def are_small(records: PutColumns) -> bool:
     return sum(map(len, records.payloads)) < _SMALL_BYTES * len(records)
 
 
-def members_of(records: PutColumns, *, is_cbor: bool) -> dict[str, Any]:
+def members_of(records: PutColumns, is_cbor: bool) -> dict[str, Any]:
     """Return the records as members of a call; in JSON the payloads are in base64."""
     payloads: Iterable[bytes | str] = records.payloads
     if not is_cbor:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Self
 from attrs import define, evolve, field
 
 from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.checkpoints import kcl_rows
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_table import (
     DynamoDbStore,
@@ -20,23 +21,6 @@ from kinesis_publishers.checkpoints.dynamodb_table import (
     item_of,
     update_of,
     values_of,
-)
-from kinesis_publishers.checkpoints.kcl_rows import (
-    KEY,
-    STATE,
-    created_at,
-    is_lease,
-    key_in_table,
-    lease_in,
-    progress_in,
-    row_condition,
-    row_state,
-    row_update,
-    split_key,
-    stream_key,
-    version_of,
-    worker_row,
-    written_at,
 )
 from kinesis_publishers.checkpoints.stored_form import instant_of
 from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal
@@ -91,7 +75,7 @@ class KclRows:
 
     def name_streams(self, streams: Collection[StreamIdentity]) -> None:
         self._streams = {one.arn: one for one in streams}
-        if len({stream_key(one) for one in streams}) < len(self._streams):
+        if len({kcl_rows.stream_key(one) for one in streams}) < len(self._streams):
             raise CheckpointError(
                 f"Two of the streams {', '.join(sorted(self._streams))} have the same key in "
                 f"{self}, which has no region: read each with a kinesis.checkpoint.application of "
@@ -102,16 +86,16 @@ class KclRows:
     def _find_keys(self, known: Collection[str]) -> None:
         """Find the keys of the streams, given the ``known`` ones of the table."""
         streams = [*self._streams.values()]
-        keyed = {key_in_table(one, known): one for one in streams}
+        keyed = {kcl_rows.key_in_table(one, known): one for one in streams}
         alone = {None: streams[0]} if len(streams) == 1 else {}
         # A new row has the first key of its stream.
         self._by_key = keyed | alone if known else alone | keyed
 
     def stored(self, items: Iterable[Item]) -> dict[ShardKey, StoredCheckpoint]:
         """Return what the items of a table say, with the mark of each stream."""
-        leases = [one for one in items if is_lease(one)]
-        lease_keys = [one.get(KEY, {}).get("S", "") for one in leases]
-        self._find_keys({key for one in lease_keys if (key := split_key(one)[0])})
+        leases = [one for one in items if kcl_rows.is_lease(one)]
+        lease_keys = [one.get(kcl_rows.KEY, {}).get("S", "") for one in leases]
+        self._find_keys({key for one in lease_keys if (key := kcl_rows.split_key(one)[0])})
         self._keys = {}
         found = [one for one in map(self._stored_in, leases) if one is not None]
         return {one.checkpoint.shard: one for one in found} | _marks_of(found)
@@ -120,18 +104,18 @@ class KclRows:
         """Return what a lease says; ``None`` if its stream is not read."""
         try:
             values = values_of(item)
-            state = json.loads(values.get(STATE, "{}"))
-            if (place := self._place_of(values[KEY], state)) is None:
+            state = json.loads(values.get(kcl_rows.STATE, "{}"))
+            if (place := self._place_of(values[kcl_rows.KEY], state)) is None:
                 return None
             shard, created = place
             known = state.get("stream_created_at")
             checkpoint = Checkpoint(
                 shard=shard,
                 stream_created_at=created if known is None else instant_of(known),
-                progress=progress_in(values, state, partial(self._beginning, shard)),
-                lease=lease_in(values, state),
+                progress=kcl_rows.progress_in(values, state, partial(self._beginning, shard)),
+                lease=kcl_rows.lease_in(values, state),
             )
-            return StoredCheckpoint(checkpoint=checkpoint, version=version_of(values))
+            return StoredCheckpoint(checkpoint=checkpoint, version=kcl_rows.version_of(values))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise CheckpointError(
                 f"{self} has a row that is no lease of the Kinesis Client Library ({error!r}): "
@@ -145,7 +129,7 @@ class KclRows:
     def _place_of(
         self, lease_key: str, state: Mapping[str, Any]
     ) -> tuple[ShardKey, datetime] | None:
-        key, shard_id = split_key(lease_key)
+        key, shard_id = kcl_rows.split_key(lease_key)
         arn, ours = state.get("stream"), self._context.application
         if ours and (other := state.get("application", ours)) != ours:
             raise CheckpointError(
@@ -173,7 +157,7 @@ class KclRows:
                 f"{self} has two rows of {shard}, {self._keys[shard]} and {lease_key}: remove the "
                 "one that is no longer written."
             )
-        return shard, created_at(key, identity)
+        return shard, kcl_rows.created_at(key, identity)
 
     def _instant(self, stream_arn: str) -> datetime | None:
         return None if self._initial is None else self._initial.of_stream(stream_arn).timestamp
@@ -206,11 +190,11 @@ class KclRows:
     ) -> tuple[str, dict[str, Any]]:
         key = self._key_of(attempt.shard)
         if checkpoint is None:
-            return "DeleteItem", row_condition(key, attempt)
+            return "DeleteItem", kcl_rows.row_condition(key, attempt)
         now = self._context.clock.now()
-        state = row_state(self._context.application, attempt, checkpoint, now)
+        state = kcl_rows.row_state(self._context.application, attempt, checkpoint, now)
         instant = self._instant(attempt.shard.stream_arn)
-        return "UpdateItem", row_update(key, attempt, checkpoint, state, instant)
+        return "UpdateItem", kcl_rows.row_update(key, attempt, checkpoint, state, instant)
 
     def _key_of(self, shard: ShardKey) -> str:
         if shard in self._keys:
@@ -231,10 +215,10 @@ class KclLeaseTable(DynamoDbStore):
     stored: it follows from the stream's rows.
     """
 
-    keys: ClassVar[Mapping[str, str]] = {KEY: "HASH"}
+    keys: ClassVar[Mapping[str, str]] = {kcl_rows.KEY: "HASH"}
     # Version 3 of the KCL adds it to a table that has none, which takes minutes.
     indexes: ClassVar[Mapping[str, Mapping[str, str]]] = {
-        "LeaseOwnerToLeaseKeyIndex": {"leaseOwner": "HASH", KEY: "RANGE"}
+        "LeaseOwnerToLeaseKeyIndex": {"leaseOwner": "HASH", kcl_rows.KEY: "RANGE"}
     }
 
     def __init__(
@@ -280,8 +264,8 @@ class KclLeaseTable(DynamoDbStore):
         return self._rows.stored(self._items)
 
     async def report(self, worker: str, *, is_leaving: bool = False) -> bool:
-        key, now = {KEY: worker}, self._context.clock.now()
-        row = None if is_leaving else worker_row(self._items, worker, now)
+        key, now = {kcl_rows.KEY: worker}, self._context.clock.now()
+        row = None if is_leaving else kcl_rows.worker_row(self._items, worker, now)
         if row is None and self._reported is not None:
             await self.table.call("DeleteItem", dict, Key=item_of(key))
         elif row is not None and row != self._reported:
@@ -314,7 +298,7 @@ class KclLeaseTable(DynamoDbStore):
 
 
 def _version_of(found: Values) -> tuple[CheckpointVersion | None, str | None]:
-    return (version_of(found), written_at(found)) if found else (None, None)
+    return (kcl_rows.version_of(found), kcl_rows.written_at(found)) if found else (None, None)
 
 
 def _marks_of(stored: Iterable[StoredCheckpoint]) -> dict[ShardKey, StoredCheckpoint]:

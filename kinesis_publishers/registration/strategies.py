@@ -197,13 +197,10 @@ class _ConsumerOfStream:
 
     async def _release(self, lease: ConsumerLease) -> None:
         self._lease = self.arn = self._registered_arn = None
-        await lease.release(self._remove)
+        await lease.release(lambda arn: deregister_consumer(arn, self._config, self._context))
 
     def abandon(self) -> None:
         """Stop using the consumer, and remove nothing."""
         if self._lease is not None:
             self._lease.close()
             self._lease = None
-
-    async def _remove(self, consumer_arn: str) -> bool:
-        return await deregister_consumer(consumer_arn, self._config, self._context)
