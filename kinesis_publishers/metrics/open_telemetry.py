@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
+from typing import ClassVar, Final, Self, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
+from opentelemetry.util.types import AttributeValue
 
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.clock import Clock
@@ -17,9 +18,6 @@ from kinesis_publishers.events import Event
 from kinesis_publishers.metrics.metric import Metric, MetricKind, is_end_of_reading, stream_of
 from kinesis_publishers.metrics.table import METRICS
 from kinesis_publishers.model import ShardKey
-
-if TYPE_CHECKING:
-    from opentelemetry.util.types import AttributeValue
 
 METER_NAME: Final = "kinesis_publishers"
 """The meter, and the first part of each instrument's name."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from threading import Lock
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.metrics import Meter
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry, start_http_server
 
@@ -14,9 +15,6 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import MetricsConfig, Properties
 from kinesis_publishers.errors import InvalidOptionError
 from kinesis_publishers.metrics.open_telemetry import METER_NAME, OpenTelemetryMetrics
-
-if TYPE_CHECKING:
-    from opentelemetry.metrics import Meter
 
 
 class PrometheusMetrics(OpenTelemetryMetrics):

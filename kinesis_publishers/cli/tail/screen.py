@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from attrs import evolve, frozen
 from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -16,9 +17,6 @@ from kinesis_publishers.cli.shared import formats
 from kinesis_publishers.cli.shared.console import add_row
 from kinesis_publishers.model import ShardKey, StartingPosition
 from kinesis_publishers.model.sources import region_of
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 # What a shard takes in a second.
 _RECORDS_LIMIT: Final = 1000

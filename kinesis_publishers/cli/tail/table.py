@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import define, evolve, field
+from rich.console import Console
 from rich.live import Live
 
 from kinesis_publishers.cli.shared.event_loop import pressed_keys
@@ -19,9 +20,6 @@ from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.model import RecordBatch, ShardKey, StreamProgress
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _PERIOD_SECONDS: Final = 0.5
 _WINDOW_SECONDS: Final = 10.0
