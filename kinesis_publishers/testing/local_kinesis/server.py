@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager
+from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack
 
 from kinesis_publishers.abc import ControlPlane
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.http_front import HttpVersion
     from kinesis_publishers.testing.local_kinesis.in_process import InProcessDataPlane
     from kinesis_publishers.testing.local_kinesis.shard import StoredRecord
+    from kinesis_publishers.testing.local_kinesis.stream import Consumer
 
 _T = TypeVar("_T")
 _LOOPBACK = "127.0.0.1"
@@ -305,18 +307,17 @@ class LocalKinesis:
                 raise ValueError(f"stream {stream} has no consumer {name}")
             state.deregister(consumer)
 
-    def consumers(self, stream: str) -> dict[str, str]:
-        """Return the status of every consumer of a stream by its name."""
+    def _consumers(self, read: Callable[[Consumer, int], str], stream: str) -> dict[str, str]:
         with self._service.locked() as state:
             now_ms = state.now_ms()
             present = state.find(stream).present_consumers(now_ms)
-            return {one.name: one.status(now_ms) for one in present}
+            return {one.name: read(one, now_ms) for one in present}
 
-    def consumer_arns(self, stream: str) -> dict[str, str]:
-        """Return the ARN of every consumer of a stream by its name."""
-        with self._service.locked() as state:
-            present = state.find(stream).present_consumers(state.now_ms())
-            return {one.name: one.arn for one in present}
+    consumers = partialmethod(_consumers, lambda one, now_ms: one.status(now_ms))
+    """Return the status of every consumer of a stream by its name."""
+
+    consumer_arns = partialmethod(_consumers, lambda one, _: one.arn)
+    """Return the ARN of every consumer of a stream by its name."""
 
     def open_subscriptions(
         self, stream: str | None = None, shard_id: str | None = None, consumer: str | None = None
