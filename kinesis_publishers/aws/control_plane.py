@@ -42,12 +42,9 @@ _LISTING_SECONDS = 60.0
 
 
 class CallingControlPlane(ControlPlane):
-    """Composes the calls of the control plane and reads their answers; a subclass sends them.
+    """Composes the calls of the control plane and reads their answers; a subclass sends them."""
 
-    Attributes:
-        calls_aws: whether the calls so far went to AWS's own hosts, not to an emulator.
-    """
-
+    # Whether the calls so far went to AWS's own hosts, not to an emulator.
     calls_aws = False
 
     def __init__(self) -> None:
@@ -173,10 +170,7 @@ class Boto3ControlPlane(CallingControlPlane):
     """Calls Kinesis in threads, with a client of boto3 that no call of the data plane can delay.
 
     Use it as ``async with Boto3ControlPlane(config) as control_plane``. The first call loads boto3,
-    unless :meth:`load` has done so.
-
-    Args:
-        clock: learns the service's time.
+    unless :meth:`load` has done so. ``clock`` learns the service's time.
     """
 
     def __init__(self, config: AwsConfig, clock: Clock | None = None) -> None:

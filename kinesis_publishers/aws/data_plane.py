@@ -229,8 +229,7 @@ class AioDataPlane(DataPlane, RecordWriter):
     ) -> Answer:
         """Return the answer to a call.
 
-        Args:
-            request: returns the members of the call, without its stream, for CBOR or for JSON.
+        ``request`` returns the members of the call, without its stream, for CBOR or for JSON.
         """
         calls = self._opened(operation, where)
 

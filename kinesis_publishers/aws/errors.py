@@ -170,10 +170,7 @@ def map_error(
 ) -> ServiceError:
     """Return this package's error for ``error``, of botocore or an HTTP client.
 
-    Args:
-        operation: the API operation, such as ``GetRecords``.
-        where: the subject of the message: a stream, a shard or a table.
-        service: the service, as IAM names it.
+    Its message is about ``where``: a stream, a shard or a table. ``service`` is its name in IAM.
     """
     if isinstance(error, botocore_errors.ClientError):
         return _map_client_error(error, operation, where, service)
@@ -292,11 +289,9 @@ def mapped_errors(
     client: Any = None,
     unless: Collection[str] = (),
 ) -> Iterator[None]:
-    """Map the errors of a call to this package's; other errors pass unchanged.
+    """Map the errors of a call by ``client`` to this package's; other errors pass unchanged.
 
-    Args:
-        client: makes the call, if it exists already.
-        unless: codes for which ``RefusedError`` is raised instead.
+    For the codes in ``unless``, ``RefusedError`` is raised instead.
     """
     try:
         yield

@@ -55,16 +55,14 @@ def _continuation(value: Any) -> SequenceNumber | None:
     return None if value is None else SequenceNumber(value)
 
 
-def raise_if_refused(frame: Frame, *, where: str, request_id: str | None) -> None:
-    """Raise the error in ``frame`` unless it is an event, as ``initial-response`` or a future one.
+def _error_in(frame: Frame, where: str, request_id: str | None) -> ServiceError | None:
+    """Return the error in ``frame``, of the class of a refused call with the same code.
 
-    Raises:
-        ServiceError: the class is that of a refused call with the same code.
-        MalformedResponseError: the kind of the frame is unknown.
+    An event has none, such as ``initial-response`` or a future one.
     """
     kind = frame.headers.get(":message-type")
     if kind == "event":
-        return
+        return None
     if kind == "exception":
         code, fallback = frame.headers.get(":exception-type", ""), ServiceError
         message = _message(frame.payload)
@@ -73,14 +71,14 @@ def raise_if_refused(frame: Frame, *, where: str, request_id: str | None) -> Non
         code, fallback = frame.headers.get(":error-code", ""), InternalServiceError
         message = frame.headers.get(":error-message", "")
     else:
-        raise MalformedResponseError(
+        return MalformedResponseError(
             f"{OPERATION} of {where}: a frame of the unknown kind {kind!r}. Nothing of it was "
             "delivered.",
             operation=OPERATION,
             code="MalformedResponse",
             request_id=request_id,
         )
-    raise service_error(
+    return service_error(
         code, message, operation=OPERATION, where=where, request_id=request_id, fallback=fallback
     )
 
@@ -143,11 +141,12 @@ class EventStreamSubscription(ShardSubscription):
             if head is not None and carries_records(head.headers):
                 # The payloads are base64 inside of it.
                 return head.payload_bytes * 3 // 4
-            frame = self._take()
-            if frame is not None:
-                self._pass_over(frame)
-            elif not await self._read():
-                return None
+            if (frame := self._take()) is None:
+                if not await self._read():
+                    return None
+            elif (error := _error_in(frame, self._where, self._request_id)) is not None:
+                self._ended_by = error
+                raise error
 
     async def receive(self) -> SubscriptionEvent:
         if await self.wait_for_event() is None:
@@ -161,13 +160,6 @@ class EventStreamSubscription(ShardSubscription):
         if frame is not None:
             self._waited_seconds = 0.0
         return frame
-
-    def _pass_over(self, frame: Frame) -> None:
-        try:
-            raise_if_refused(frame, where=self._where, request_id=self._request_id)
-        except ServiceError as error:
-            self._ended_by = error
-            raise
 
     async def _read(self) -> bool:
         """Read and feed the next bytes; return False at the end of the body."""

@@ -65,7 +65,6 @@ class DynamoDbTable:
         return f"the DynamoDB table {self.config.table}"
 
     async def open(self) -> None:
-        """Open a client; wait until the table is ready, if it may be created."""
         address = ServiceAddress(
             service="dynamodb",
             endpoint_url=self.config.endpoint_url,
@@ -93,8 +92,6 @@ class DynamoDbTable:
         Raises:
             RefusedError: the service refuses with the code ``refusal``.
             CheckpointError: the table does not exist.
-            ServiceError: the service refuses for another reason.
-            RetriesExhaustedError: the policy allows no more attempts.
         """
         where = str(self)
         # A server that is not AWS's may refuse without a code.
@@ -141,7 +138,6 @@ class DynamoDbTable:
             request["ExclusiveStartKey"] = last_key
 
     async def _provide_table(self) -> None:
-        """Wait until the table is ready; create it if it is missing."""
         try:
             async with self._clock.timeout(_ACTIVE_TIMEOUT_SECONDS) as limit:
                 while not await self._is_active():

@@ -229,13 +229,10 @@ class KclLeaseTable(DynamoDbStore):
         initial: Positions | None = None,
         former: DynamoDbCheckpointConfig | None = None,
     ) -> None:
-        """Make a store that is not open yet.
+        """Make a store that refuses rows of other applications, unless ``context`` names none.
 
-        The rows of another application are refused, unless ``context`` names none.
-
-        Args:
-            initial: where streams begin.
-            former: the table in which a reader without leases would have had checkpoints.
+        Streams begin at ``initial``. A reader without leases would have had checkpoints in the
+        table ``former``.
         """
         super().__init__(context, aws, config)
         self._rows = KclRows(self, context, initial)

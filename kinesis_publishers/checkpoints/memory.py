@@ -31,10 +31,7 @@ _OF_THIS_PROCESS = CheckpointMemory()
 
 
 class MemoryCheckpointStore(VersionedStore):
-    """Keeps checkpoints until the process ends; a later fetcher of the process resumes from them.
-
-    They are in the memory of the process unless another one is given.
-    """
+    """Keeps checkpoints, from which later fetchers resume, until the process ends."""
 
     def __init__(
         self, context: CheckpointStoreContext, memory: CheckpointMemory = _OF_THIS_PROCESS

@@ -45,11 +45,7 @@ _UNANSWERED = (ConnectionFailedError, InternalServiceError, MalformedResponseErr
 
 @define(eq=False)
 class ConsumerRegistration:
-    """One search for a usable consumer; any number of processes may search at once.
-
-    Attributes:
-        registered_arn: the last consumer that this search registered, ``None`` if there is none.
-    """
+    """One search for a usable consumer; any number of processes may search at once."""
 
     _stream_arn: str
     _consumer_name: str
@@ -57,6 +53,7 @@ class ConsumerRegistration:
     _context: ControlContext
     # It records what is registered.
     _lease: ConsumerLease
+    # The last consumer that this search registered.
     registered_arn: str | None = field(default=None, init=False)
     _retries: RetryBudget = field(init=False)
     _limited: RetryBudget = field(init=False)
@@ -75,9 +72,8 @@ class ConsumerRegistration:
     async def find_active(self, *, is_competing: bool) -> str:
         """Return the ARN of the ACTIVE consumer; register it if it does not exist.
 
-        Args:
-            is_competing: whether other processes are likely to start at the same moment: then this
-                one first waits for a random time, up to the first registration delay.
+        If other processes are likely to start at the same moment (``is_competing``), this one first
+        waits for a random time, up to the first registration delay.
 
         Raises:
             LimitExceededError: the stream is at its limit of consumers.

@@ -112,9 +112,8 @@ class ConsumerLease:
     async def release(self, remove: Callable[[str], Awaitable[bool | None]]) -> None:
         """Leave; the last one to leave removes the consumer, if one was recorded.
 
-        Args:
-            remove: awaited with the recorded ARN, while no other process can join. If it raises or
-                returns False, the record stays for the next process that leaves.
+        It awaits ``remove`` with the recorded ARN, while no other process can join. If that raises
+        or returns False, the record stays for the next process that leaves.
         """
         try:
             if self._is_last():

@@ -57,11 +57,7 @@ def _check_installed(http: SubscriptionHttpConfig) -> None:
 def create_carrier(
     endpoint: Endpoint, http: SubscriptionHttpConfig, max_connections: int
 ) -> SubscriptionCarrier:
-    """Return the carrier for the subscriptions of ``endpoint``; it connects at the first use.
-
-    Raises:
-        ConfigError: the client is not installed.
-    """
+    """Return the carrier for subscriptions that :func:`check_carrier` allows, not connected yet."""
     # Imported here: only the chosen client must be installed.
     if _speaks_http_1(http, endpoint.url):
         from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
