@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from threading import Lock
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -115,16 +116,6 @@ class CallingControlPlane(ControlPlane):
     async def list_shards(
         self, stream_arn: str, *, since: datetime | None = None
     ) -> tuple[Shard, ...]:
-        if since is None:
-            return await self._list_shards(stream_arn)
-        newer = {"Type": "FROM_TIMESTAMP", "Timestamp": since}
-        try:
-            return await self._list_shards(stream_arn, ShardFilter=newer)
-        except InvalidArgumentError:
-            # The service refuses an instant beyond the retention, when everything is newer.
-            return await self._list_shards(stream_arn)
-
-    async def _list_shards(self, stream_arn: str, **extra: Any) -> tuple[Shard, ...]:
         def read(answer: dict[str, Any]) -> _Page[Shard]:
             token = answer.get("NextToken")
             # A token excludes all other parameters, even the stream. MaxResults would change
@@ -132,7 +123,14 @@ class CallingControlPlane(ControlPlane):
             following = {"NextToken": token} if token else None
             return [_shard(stream_arn, one) for one in answer["Shards"]], following
 
-        return await self._list("ListShards", stream_arn, read, StreamARN=stream_arn, **extra)
+        list_all = partial(self._list, "ListShards", stream_arn, read, StreamARN=stream_arn)
+        if since is None:
+            return await list_all()
+        try:
+            return await list_all(ShardFilter={"Type": "FROM_TIMESTAMP", "Timestamp": since})
+        except InvalidArgumentError:
+            # The service refuses an instant beyond the retention, when everything is newer.
+            return await list_all()
 
     async def describe_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
         return await self.ask(
