@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
@@ -227,11 +228,10 @@ def _option_fields(option: Option[Any]) -> dict[str, object]:
     }
 
 
-def _value_rows(properties: Properties) -> list[_ValueRow]:
-    """Return the value of every option, and of the given members of families."""
+def _value_rows(properties: Properties) -> Iterator[_ValueRow]:
+    """Yield the value of every option, and of the given members of families."""
     given = properties.to_dict()
     members = map(find_option, given)
-    rows: list[_ValueRow] = []
     for option in dict.fromkeys((*all_options(), *filter(None, members))):
         is_given, parsed = properties.is_given(option), properties.get(option)
         value = value_text(parsed)
@@ -242,5 +242,4 @@ def _value_rows(properties: Properties) -> list[_ValueRow]:
             value = str(given[option.full_key])
         unit = option.unit if value is not None else None
         source = "given" if is_given else "default"
-        rows.append({"key": option.full_key, "value": value, "unit": unit, "source": source})
-    return rows
+        yield {"key": option.full_key, "value": value, "unit": unit, "source": source}

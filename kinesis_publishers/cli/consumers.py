@@ -24,9 +24,15 @@ from kinesis_publishers.cli.shared.commands import (
     yes_option,
 )
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
-from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
+from kinesis_publishers.cli.shared.console import (
+    new_table,
+    print_json_lines,
+    print_rich,
+    printable,
+    say,
+)
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
-from kinesis_publishers.cli.shared.formats import iso_utc, printable
+from kinesis_publishers.cli.shared.formats import iso_utc
 from kinesis_publishers.config import (
     DeregistrationPolicy,
     Properties,
@@ -34,7 +40,7 @@ from kinesis_publishers.config import (
     StreamsConfig,
 )
 from kinesis_publishers.leases.rules import lease_of
-from kinesis_publishers.model import StreamConsumer
+from kinesis_publishers.model import StreamConsumer, StreamIdentity
 from kinesis_publishers.model.sources import stream_arn_of
 from kinesis_publishers.registration import ConsumerLease, deregister_consumer
 from kinesis_publishers.registration.consumers import find_consumer, list_consumers
@@ -231,8 +237,7 @@ async def _print_properties(
     async with open_control(properties) as control:
         for stream in await control.streams():
             if is_registering:
-                consumer, is_new = await _register(control, stream.arn, name)
-                say(f"{name} is {'registered' if is_new else 'there already'} on {stream.name}.")
+                consumer = await _register(control, stream, name)
             if is_waiting:
                 consumer = await _wait_until_active(control, stream.arn, name)
             say(f"The stream consumer is {consumer.status}. The property for registration NONE:")
@@ -240,17 +245,16 @@ async def _print_properties(
             click.echo(printable(f"{key}={consumer.arn}"))
 
 
-async def _register(
-    control: ControlServices, stream_arn: str, name: str
-) -> tuple[StreamConsumer, bool]:
-    """Return the consumer of this name, and whether it has just been registered."""
+async def _register(control: ControlServices, stream: StreamIdentity, name: str) -> StreamConsumer:
     # Without files nothing is recorded, so no reader removes what a person registered.
     lease = ConsumerLease(None, None, control.clock)
-    registration = ConsumerRegistration(stream_arn, name, control.registration, control, lease)
+    registration = ConsumerRegistration(stream.arn, name, control.registration, control, lease)
     while (consumer := await registration.register_if_absent()) is None:
         pass
-    _refuse_deleting(consumer, stream_arn)
-    return consumer, consumer.arn == registration.registered_arn
+    _refuse_deleting(consumer, stream.arn)
+    is_new = consumer.arn == registration.registered_arn
+    say(f"{name} is {'registered' if is_new else 'there already'} on {stream.name}.")
+    return consumer
 
 
 async def _wait_until_active(

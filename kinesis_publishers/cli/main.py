@@ -36,8 +36,6 @@ _PLACES: Final = {
     "describe": ("streams", "describe"),
     "list": ("streams", "list_streams"),
     "shards": ("streams", "shards"),
-    "put": ("put.command", "put"),
-    "tail": ("tail.command", "tail"),
 }
 
 

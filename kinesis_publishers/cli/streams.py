@@ -26,6 +26,7 @@ from kinesis_publishers.cli.shared.console import (
     print_json_lines,
     print_rich,
     print_tree,
+    printable,
     say,
 )
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
@@ -35,7 +36,6 @@ from kinesis_publishers.cli.shared.formats import (
     format_share,
     hash_key_share,
     iso_utc,
-    printable,
 )
 from kinesis_publishers.config import DiscoveryConfig, Properties, StreamsConfig
 from kinesis_publishers.model import Shard

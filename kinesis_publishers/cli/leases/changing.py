@@ -40,7 +40,6 @@ from kinesis_publishers.model import (
     ShardKey,
     ShardProgress,
     StartingPosition,
-    StoredCheckpoint,
 )
 
 # The shards that lose their owners, and their new positions; ``None`` for the present ones.
@@ -156,7 +155,7 @@ def _check_selection(shards: Collection[str], is_all: bool) -> None:
         raise click.UsageError("Choose shards: name each SHARD, or use --all.")
 
 
-def _chosen(rows: Rows, names: Collection[str]) -> dict[ShardKey, StoredCheckpoint]:
+def _chosen(rows: Rows, names: Collection[str]) -> Rows:
     found = shards_of(rows)
     ids = [key.shard_id for key in found]
     for name in names:

@@ -1,7 +1,4 @@
-"""The rows of an application: where they are, who reads the shards; ``leases list`` and ``watch``.
-
-Rich is imported when something is drawn.
-"""
+"""The rows of an application: where they are, and who reads; ``leases list`` and ``watch``."""
 
 from __future__ import annotations
 
@@ -28,6 +25,7 @@ from kinesis_publishers.cli.shared.console import (
     output_console,
     print_json_lines,
     print_rich,
+    printable,
     say,
 )
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
@@ -35,7 +33,6 @@ from kinesis_publishers.cli.shared.formats import (
     describe_position,
     format_behind,
     format_bytes,
-    printable,
 )
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
@@ -116,9 +113,7 @@ async def open_store(
         yield store
 
 
-async def load_rows(
-    store: CheckpointStore, properties: Properties
-) -> dict[ShardKey, StoredCheckpoint]:
+async def load_rows(store: CheckpointStore, properties: Properties) -> Rows:
     """Return the rows of the streams that the properties name, with those of whole streams."""
     streams = {one.name: one.arn for one in StreamsConfig.from_properties(properties).streams}
     found = await store.load()
@@ -129,7 +124,7 @@ async def load_rows(
     }
 
 
-async def load_shards(properties: Properties) -> dict[ShardKey, StoredCheckpoint]:
+async def load_shards(properties: Properties) -> Rows:
     async with open_store(properties) as store:
         return shards_of(await load_rows(store, properties))
 

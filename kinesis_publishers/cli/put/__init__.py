@@ -1,1 +1,242 @@
-"""``kinesis-publishers put``: writes records that come from arguments, a file or a pipe."""
+"""The command ``put``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import click
+
+from kinesis_publishers.cli.put.inputs import Format, Input, Lines, Rows, Texts, size_of
+from kinesis_publishers.cli.put.writing import OnWritten, Writing
+from kinesis_publishers.cli.shared.commands import Checked, CleanCommand
+from kinesis_publishers.cli.shared.connection import Connection, connection_options, only_stream
+from kinesis_publishers.cli.shared.console import (
+    discard_output,
+    output_bytes,
+    print_json_lines,
+    printable,
+    say,
+)
+from kinesis_publishers.cli.shared.event_loop import run_until_signal
+from kinesis_publishers.cli.shared.formats import counted
+from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.config import ProducerConfig
+from kinesis_publishers.config.option import Option
+from kinesis_publishers.model.shards import parse_hash_key
+from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY
+from kinesis_publishers.producing import KinesisProducer, PutResult
+
+# Defaults of this command. One call at a time: a refused record is written before those of the next
+# call. And a person does not wait for minutes while the service throttles.
+_DEFAULTS: Final[Mapping[Option[Any], str | int]] = {
+    ProducerConfig.max_in_flight: 1,
+    ProducerConfig.ttl_seconds: "30s",
+}
+
+
+def _check_partition_key(text: str) -> str:
+    if not 1 <= len(text) <= LONGEST_PARTITION_KEY:
+        raise ValueError("too short or too long")
+    text.encode()  # raises for what the command line had that is not UTF-8
+    return text
+
+
+def _check_hash_key(text: str) -> str:
+    parse_hash_key(text)
+    return text
+
+
+@click.command(cls=CleanCommand)
+@click.argument("data", nargs=-1)
+@click.option(
+    "--file",
+    default="-",
+    show_default="standard input",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Read records from a file: its lines, or the rows of a table.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice([one.value for one in Format]),
+    help="The format of the file. By default, the extension .csv or .parquet decides.",
+)
+@click.option("--whole", is_flag=True, help="Put the whole file, unchanged, as one record.")
+@click.option(
+    "--data-column",
+    metavar="COLUMN",
+    help="The column to put. By default, a row becomes a JSON object of all columns.",
+)
+@click.option("--key-column", metavar="COLUMN", help="The column with the partition key.")
+@click.option(
+    "-k",
+    "--partition-key",
+    type=Checked("key", _check_partition_key, "got {}, expected 1 to 256 characters."),
+    metavar="KEY",
+    help="The partition key of all records. By default, each record has a random one.",
+)
+@click.option(
+    "--explicit-hash-key",
+    type=Checked(
+        "number", _check_hash_key, "got {}, expected a decimal number from 0 to 2^128 - 1."
+    ),
+    metavar="NUMBER",
+    help="The hash key that chooses the shard instead of the partition key.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="Put at most N records per second.",
+)
+@click.option(
+    "--aggregate", is_flag=True, help="Pack records into aggregates in the format of the KPL."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per record.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the number of records written.")
+@connection_options
+def put(
+    data: tuple[str, ...],
+    file: str,
+    form: str | None,
+    whole: bool,
+    data_column: str | None,
+    key_column: str | None,
+    partition_key: str | None,
+    explicit_hash_key: str | None,
+    rate: float | None,
+    aggregate: bool,
+    as_json: bool,
+    quiet: bool,
+    connection: Connection,
+) -> None:
+    """Write records to a stream: each DATA, else each line of a file or of standard input.
+
+    Prints shard, sequence number and partition key of each record when it is written. Exits with 1
+    if a record was not written. After a broken connection a call is repeated, and its records may
+    be stored twice.
+
+    \b
+    Examples:
+      kinesis-publishers put --stream orders --region eu-west-1 'one record' 'another'
+      kinesis-publishers put --config my.properties -k customer-7 < lines.txt
+      kinesis-publishers put --stream orders --file orders.parquet --key-column customer
+      kinesis-publishers put --stream orders --file image.png --whole
+    """
+    if as_json and quiet:
+        raise click.UsageError("Use --json or --quiet, not both.")
+    kind = Format.of(file) if form is None else Format(form)
+    if data and (file != "-" or whole or form):
+        raise click.UsageError("DATA are the records: leave out --file, --format and --whole.")
+    if whole and form:
+        raise click.UsageError("Use --whole or --format, not both.")
+    if (data or whole or kind is Format.LINES) and (data_column or key_column):
+        raise click.UsageError("--data-column and --key-column need a table: csv or parquet.")
+    if key_column and (partition_key or explicit_hash_key):
+        raise click.UsageError(
+            "--key-column excludes --partition-key and --explicit-hash-key: say once what decides "
+            "the shard."
+        )
+    source: Input
+    if data:
+        source = Texts(data)
+    elif whole or kind is Format.LINES:
+        source = Lines(file, whole)
+    else:
+        source = Rows(file, kind, data_column, key_column)
+    properties = connection.properties_without_reading()
+    stream = only_stream(properties).reference
+    values = {key: one for key, one in _DEFAULTS.items() if not properties.is_given(key)}
+    if aggregate:
+        values[ProducerConfig.aggregates] = True
+    properties = properties.with_values(values)
+    if as_json:
+        output_bytes()  # Fails before anything is written if there is no output.
+    report = _print_json if as_json else _print_nothing if quiet else _print_line
+
+    async def write() -> None:
+        async with KinesisProducer.from_properties(properties) as producer:
+            writing = Writing(
+                producer=producer,
+                input=source,
+                partition_key=partition_key,
+                # Without a partition key, each record has a random one, too.
+                explicit_hash_key=explicit_hash_key,
+                rate=rate,
+                clock=SystemClock(),
+                on_written=_until_output_fails(report),
+            )
+            with _progress(writing, source, None if data else file, quiet):
+                await writing.run()
+            say(f"Wrote {counted(writing.written, 'record')} to {stream}.")
+
+    run_until_signal(write())
+
+
+@contextmanager
+def _progress(writing: Writing, source: Input, file: str | None, is_quiet: bool) -> Iterator[None]:
+    """Draw a bar on a terminal where no records are listed meanwhile."""
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    lists_there = not is_quiet and sys.stdout is not None and sys.stdout.isatty()
+    if file is None or not is_terminal or lists_there:
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+
+    columns = ("{task.description}", BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=size_of(file))
+
+        def draw() -> None:
+            text = f"{counted(writing.written, 'record')} written"
+            bar.update(task, completed=source.read_bytes, description=text)
+
+        writing.on_progress = draw
+        yield
+
+
+def _until_output_fails(report: OnWritten) -> OnWritten:
+    """Return ``report`` as a function that does nothing after the output has failed.
+
+    A reader that closes the output does so on purpose; any other failure is reported once.
+    """
+
+    def guarded(number: int, key: str | None, result: PutResult) -> None:
+        nonlocal report
+        try:
+            report(number, key, result)
+        except OSError as error:
+            report = _print_nothing
+            discard_output()
+            if isinstance(error, BrokenPipeError):
+                return
+            with suppress(OSError):  # Messages may go to the same disk.
+                say(
+                    f"The output cannot be written: {error.strerror or error}. Records are still "
+                    f"written; those from number {number:,} on are not listed."
+                )
+
+    return guarded
+
+
+def _print_nothing(_number: int, _key: str | None, _result: PutResult) -> None:
+    pass
+
+
+def _print_line(_number: int, key: str | None, result: PutResult) -> None:
+    click.echo(printable(f"{result.shard_id}  {result.sequence_number}  {key or '-'}"))
+
+
+def _print_json(number: int, key: str | None, result: PutResult) -> None:
+    fields = {
+        "number": number,
+        "shard_id": result.shard_id,
+        "sequence_number": result.sequence_number,
+        "partition_key": key,
+    }
+    print_json_lines([fields])

@@ -7,7 +7,6 @@ import csv
 import io
 import itertools
 import os
-import stat
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -124,26 +123,25 @@ class Rows:
         csv.field_size_limit(MAX_RECORD_BYTES)
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         reader = csv.reader(text, strict=True)
+        rows: list[Mapping[str, Any]] = []
         try:
             names = next(reader, [])
             self._check_names(names)
-            rows: list[Mapping[str, Any]] = []
-            try:
-                for row in reader:
-                    if len(row) == len(names):
-                        rows.append(dict(zip(names, row, strict=True)))
-                    elif row:  # Not an empty line.
-                        raise self._error(
-                            f"has {len(row)} fields in line {reader.line_num:,}, and its first "
-                            f"line names {len(names)}"
-                        )
-                    if len(rows) == _ROWS:
-                        yield rows
-                        rows = []
-            except (click.ClickException, ValueError, csv.Error):
-                yield rows
-                raise
+            for row in reader:
+                if len(row) == len(names):
+                    rows.append(dict(zip(names, row, strict=True)))
+                elif row:  # Not an empty line.
+                    raise self._error(
+                        f"has {len(row)} fields in line {reader.line_num:,}, and its first line "
+                        f"names {len(names)}"
+                    )
+                if len(rows) == _ROWS:
+                    yield rows
+                    rows = []
             yield rows
+        except (click.ClickException, ValueError, csv.Error):
+            yield rows
+            raise
         finally:
             text.detach()
 
@@ -219,8 +217,7 @@ def _json_value(value: object) -> str:
 
 def size_of(file: str) -> int | None:
     """Return the size of a file in bytes; ``None`` for a pipe."""
-    status = os.stat(file) if file != "-" else None
-    return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
+    return os.path.getsize(file) if file != "-" and os.path.isfile(file) else None
 
 
 def _open(file: str, opened: ExitStack, *, buffering: int = -1) -> BinaryIO:

@@ -22,6 +22,7 @@ from kinesis_publishers.config import (
     RegistrationConfig,
     SourceConfig,
     StreamsConfig,
+    StreamSelector,
 )
 from kinesis_publishers.config.catalogue import find_option
 from kinesis_publishers.config.properties import pairs_in
@@ -107,15 +108,15 @@ async def listed_shards(
         return found, control.clock.now()
 
 
-def only_stream(properties: Properties) -> str:
-    """Return the name or the ARN of the one stream; several are wrong usage."""
+def only_stream(properties: Properties) -> StreamSelector:
+    """Return the one stream; several are wrong usage."""
     streams = StreamsConfig.from_properties(properties).streams
     if len(streams) > 1:
         names = ", ".join(stream.name for stream in streams)
         raise click.UsageError(
             f"This takes one stream, and there are {names}: choose one with --stream."
         )
-    return streams[0].reference
+    return streams[0]
 
 
 def by_full_key(pairs: Iterable[tuple[str, _V]]) -> dict[str, _V]:

@@ -5,9 +5,11 @@ Rich is imported when something is drawn: most commands start faster without it.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
+import unicodedata
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-_OWN: Final = "kinesis_publishers"
 _DETAILED: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # Without a terminal, nothing is wrapped or cut.
 _ENDLESS: Final = 100_000
@@ -64,17 +65,12 @@ def add_row(table: Table, *cells: str | Text, style: str = "") -> None:
     """Add a row of literal texts: none is markup, and no control character reaches the terminal."""
     from rich.text import Text
 
-    from kinesis_publishers.cli.shared.formats import printable
-
     shown = (Text(printable(one)) if isinstance(one, str) else one for one in cells)
     table.add_row(*shown, style=style)
 
 
 def shown_lines(text: str) -> str:
     """Return a text of one or more lines without control characters."""
-    # Importing it loads what records need.
-    from kinesis_publishers.cli.shared.formats import printable
-
     return "\n".join(map(printable, text.split("\n")))
 
 
@@ -105,12 +101,27 @@ def print_json_lines(objects: Iterable[Any]) -> None:
     """Write each object as JSON on a line of its own, without control characters."""
     import orjson
 
-    from kinesis_publishers.cli.shared.formats import printable
-
     stream = output_bytes()
     for one in objects:
         stream.write(printable(orjson.dumps(one).decode()).encode() + b"\n")
     stream.flush()
+
+
+def printable(text: str) -> str:
+    r"""Return ``text`` on one line, without anything that a terminal would obey.
+
+    Control and format characters are written as JSON does (``\n``, ``\u001b``): JSON stays the same
+    JSON. What ``surrogateescape`` has made of a byte is written as ``\xff``.
+    """
+    return text if text.isprintable() else "".join(map(_printable_character, text))
+
+
+def _printable_character(character: str) -> str:
+    if character.isprintable() or unicodedata.category(character) == "Zs":
+        return character
+    if "\udc80" <= character <= "\udcff":
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return json.dumps(character)[1:-1].replace("\x7f", r"\u007f")
 
 
 def say(text: str) -> None:
@@ -150,7 +161,7 @@ def log_everything() -> None:
         if isinstance(handler, _CommandHandler):
             handler.setFormatter(_chosen(logging.Formatter(_DETAILED)))
             handler.removeFilter(_says_more_than_the_error)
-            logging.getLogger(_OWN).setLevel(logging.DEBUG)
+            logging.getLogger("kinesis_publishers").setLevel(logging.DEBUG)
 
 
 def _says_more_than_the_error(record: logging.LogRecord) -> bool:

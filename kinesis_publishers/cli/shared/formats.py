@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import unicodedata
 from codecs import getincrementaldecoder
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from kinesis_publishers.cli.shared.console import printable
 from kinesis_publishers.model import Record, StartingPosition
 from kinesis_publishers.model.shards import MAX_HASH_KEY
 
@@ -21,7 +20,6 @@ _SPANS: Final = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def format_rate(per_second: float) -> str:
-    """Return a number per second, with one decimal below ten."""
     return f"{per_second:,.1f}" if 0 < per_second < 10 else f"{per_second:,.0f}"
 
 
@@ -31,7 +29,6 @@ def counted(count: int, noun: str) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """Return a size in the largest binary unit that it reaches."""
     size, unit = float(count), 0
     # As it is shown: 1023.96 KiB is 1.0 MiB.
     while round(size, 1) >= 1024 and unit < len(_SIZES) - 1:
@@ -63,7 +60,6 @@ def hash_key_share(starting_hash_key: str, ending_hash_key: str) -> float:
 
 
 def format_share(share: float) -> str:
-    """Return a share as a percentage, with up to two decimals."""
     return f"{share * 100:.2f}".rstrip("0").rstrip(".") + " %"
 
 
@@ -78,23 +74,6 @@ def describe_position(position: StartingPosition) -> str:
     if position.timestamp is not None:
         return iso_utc(position.timestamp)
     return str(position.sequence_number or position.type.value)
-
-
-def printable(text: str) -> str:
-    r"""Return ``text`` on one line, without anything that a terminal would obey.
-
-    Control and format characters are written as JSON does (``\n``, ``\u001b``): JSON stays the same
-    JSON. What ``surrogateescape`` has made of a byte is written as ``\xff``.
-    """
-    return text if text.isprintable() else "".join(map(_printable_character, text))
-
-
-def _printable_character(character: str) -> str:
-    if character.isprintable() or unicodedata.category(character) == "Zs":
-        return character
-    if "\udc80" <= character <= "\udcff":
-        return f"\\x{ord(character) - 0xDC00:02x}"
-    return json.dumps(character)[1:-1].replace("\x7f", r"\u007f")
 
 
 class DataEncoding(Enum):

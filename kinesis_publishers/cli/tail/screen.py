@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from kinesis_publishers.cli.shared import formats
-from kinesis_publishers.cli.shared.console import add_row
+from kinesis_publishers.cli.shared.console import add_row, printable
 from kinesis_publishers.model import ShardKey, StartingPosition
 from kinesis_publishers.model.sources import region_of
 
@@ -229,7 +229,7 @@ def _short_name(key: ShardKey, *, with_stream: bool) -> str:
 
 
 def _line(text: str, style: str = "") -> Text:
-    return Text(formats.printable(text), style, no_wrap=True, overflow="ellipsis")
+    return Text(printable(text), style, no_wrap=True, overflow="ellipsis")
 
 
 def _behind(seconds: float | None) -> Text:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kinesis_publishers.cli.shared.console import printable
 from kinesis_publishers.cli.shared.formats import (
     format_behind,
     format_bytes,
@@ -15,7 +16,6 @@ from kinesis_publishers.cli.shared.formats import (
     format_share,
     hash_key_share,
     iso_utc,
-    printable,
 )
 
 
