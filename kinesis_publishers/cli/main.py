@@ -8,8 +8,8 @@ from typing import Final, NoReturn
 
 import click
 
+from kinesis_publishers.cli.shared import SuggestingGroup
 from kinesis_publishers.cli.shared.console import set_up_logging
-from kinesis_publishers.cli.shared.groups import SuggestingGroup
 
 COMMANDS_GROUP: Final = "kinesis_publishers.commands"
 """The entry-point group in which a package announces click commands."""

@@ -8,11 +8,15 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from contextlib import asynccontextmanager
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 from attrs import asdict
 from attrs.filters import exclude
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.assembly import open_checkpoint_store, open_control
@@ -52,10 +56,6 @@ from kinesis_publishers.model import (
     ShardProgress,
     StoredCheckpoint,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
 
 _T = TypeVar("_T")
 
@@ -283,9 +283,6 @@ def row_table(
 
 async def watch(properties: Properties, console: Console, clock: Clock) -> None:
     """Show the leases once a second, and above them how they have moved, until cancelled."""
-    from rich.live import Live
-    from rich.text import Text
-
     owners: dict[ShardKey, str] = {}
     # The last state stays on the terminal.
     async with open_store(properties) as store:
@@ -302,8 +299,6 @@ async def watch(properties: Properties, console: Console, clock: Clock) -> None:
 
 
 def _drawn(rows: Rows, now: datetime) -> RenderableType:
-    from rich.console import Group
-
     running = {key: row for key, row in rows.items() if not row.checkpoint.progress.is_ended}
     shards, rates = Counter[str](), Counter[str]()
     for lease in map(lease_of, running.values()):

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import click
 
+from kinesis_publishers.cli.shared import SuggestingGroup
 from kinesis_publishers.cli.shared.console import discard_output, log_everything, shown_lines
 from kinesis_publishers.cli.shared.event_loop import INTERRUPTED
-from kinesis_publishers.cli.shared.groups import SuggestingGroup
 from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
 from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError, MissingOptionError

@@ -119,7 +119,6 @@ class LiveTable(RecordView):
                 self._update(live, fetcher)
 
     def press(self, key: str) -> None:
-        """Change the order of the rows, or pause."""
         screen = self._screen
         match key.lower():
             case "s":
@@ -147,7 +146,6 @@ class LiveTable(RecordView):
         *,
         left: Collection[ShardKey] = (),
     ) -> Screen:
-        """Return the present picture."""
         if not self._screen.is_paused:
             self._screen = evolve(
                 self._screen,
