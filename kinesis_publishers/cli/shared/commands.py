@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -15,7 +16,6 @@ import click
 
 from kinesis_publishers.cli.shared import SuggestingGroup
 from kinesis_publishers.cli.shared.console import discard_output, log_everything, shown_lines
-from kinesis_publishers.cli.shared.event_loop import INTERRUPTED
 from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
 from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError, MissingOptionError
@@ -74,7 +74,7 @@ class CleanCommand(click.Command):
             _drop_lost_output()
             raise _message(ctx, _describe(error)) from error
         except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
+            ctx.exit(128 + signal.SIGINT)
 
 
 def _in_words_of(ctx: click.Context, error: KinesisPublishersError) -> str:

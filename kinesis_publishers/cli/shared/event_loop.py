@@ -19,9 +19,6 @@ from click.exceptions import Exit
 
 T = TypeVar("T")
 
-INTERRUPTED: Final = 128 + signal.SIGINT
-"""The exit code after Ctrl-C, as shells show it."""
-
 # SIGHUP is a terminal that was closed.
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

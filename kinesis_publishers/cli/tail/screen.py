@@ -67,7 +67,6 @@ class ShardRow:
     Attributes:
         state: ``reading``, ``waiting`` (for its parents), ``stopped`` or ``ended``; the screen also
             has ``hot`` and ``behind`` in place of ``reading``.
-        lag_seconds: how far behind the tip, if known.
         trend: the numbers of records in equal spans of time, the newest last.
         payload: the newest payload, as text.
     """
