@@ -55,7 +55,7 @@ def _continuation(value: Any) -> SequenceNumber | None:
     return None if value is None else SequenceNumber(value)
 
 
-def _error_in(frame: Frame, where: str, request_id: str | None) -> ServiceError | None:
+def error_in_frame(frame: Frame, where: str, request_id: str | None) -> ServiceError | None:
     """Return the error in ``frame``, of the class of a refused call with the same code.
 
     An event has none, such as ``initial-response`` or a future one.
@@ -144,7 +144,7 @@ class EventStreamSubscription(ShardSubscription):
             if (frame := self._take()) is None:
                 if not await self._read():
                     return None
-            elif (error := _error_in(frame, self._where, self._request_id)) is not None:
+            elif (error := error_in_frame(frame, self._where, self._request_id)) is not None:
                 self._ended_by = error
                 raise error
 

@@ -16,7 +16,7 @@ from kinesis_publishers.aws.event_stream import Frame
 from kinesis_publishers.aws.subscription import (
     carries_records,
     decode_event,
-    raise_if_refused,
+    error_in_frame,
 )
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -102,7 +102,9 @@ def test_only_events_of_the_right_type_carry_records():
 
 
 def refuse(headers: dict[str, str], body: bytes = b"") -> None:
-    raise_if_refused(Frame(headers, body), where="orders/shardId-0", request_id="id-1")
+    error = error_in_frame(Frame(headers, body), "orders/shardId-0", "id-1")
+    if error is not None:
+        raise error
 
 
 @pytest.mark.parametrize(
