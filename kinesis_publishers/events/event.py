@@ -12,6 +12,7 @@ import attrs
 from attrs import frozen
 
 from kinesis_publishers.model import ShardKey
+from kinesis_publishers.model.sources import stream_name_of
 
 
 # Without slots: a pickle of an event would otherwise have the fields of this class alone.
@@ -39,7 +40,7 @@ class Event:
         if not self.says:
             return repr(self)
         values = {name: getattr(self, name) for name in attrs.fields_dict(type(self))}
-        stream = (values.get("stream_arn") or "").rpartition("/")[2]
+        stream = stream_name_of(values.get("stream_arn") or "")
         return _SENTENCES.vformat(self.says, (), values | {"stream": stream})
 
     def fields(self) -> dict[str, Any]:
@@ -55,7 +56,7 @@ class Event:
                 found["stream"], found["stream_arn"] = value.stream_name, value.stream_arn
                 found["shard"] = value.shard_id
             elif name == "stream_arn":
-                found |= {"stream": value.rpartition("/")[2], name: value} if value else {}
+                found |= {"stream": stream_name_of(value), name: value} if value else {}
             elif name != "message":
                 found[name] = _plain(value)
         return found

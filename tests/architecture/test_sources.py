@@ -89,6 +89,11 @@ def test_one_file_knows_services(pattern: str):
     assert {path for path in naming if "testing" not in path} == {SOURCES}
 
 
+def test_one_file_takes_a_name_out_of_an_arn():
+    taking = {str(one.path) for one in sources().values() if '.rpartition("/")[2]' in one.text}
+    assert taking == {SOURCES}
+
+
 def test_only_the_assembly_builds_clients_and_services():
     building = {
         (str(one.path), node.func.id)

@@ -11,6 +11,7 @@ from attrs import define, evolve, field
 
 from kinesis_publishers.abc import PublisherContext, StreamConsumerRegistrar
 from kinesis_publishers.errors import AccessDeniedError, ConsumerNotFoundError
+from kinesis_publishers.model.sources import stream_name_of
 from kinesis_publishers.testing import Behaviour, Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.contracts.subjects import (
     assert_can_be_cancelled,
@@ -86,7 +87,7 @@ class RegistrarSubject:
 
     def consumers(self, stream_arn: str) -> dict[str, str]:
         """Return the status of each consumer of a stream that is not being removed, by its ARN."""
-        stream = _name_of(stream_arn)
+        stream = stream_name_of(stream_arn)
         by_name, arns = self.server.consumers(stream), self.server.consumer_arns(stream)
         return {arn: by_name[name] for name, arn in arns.items() if by_name[name] != "DELETING"}
 
@@ -94,13 +95,13 @@ class RegistrarSubject:
         """Let another process have registered the consumer, long ago; return its ARN."""
         behaviour = self.server.behaviour
         self.let_creating_take(0)
-        arn = self.server.register_consumer(_name_of(stream_arn), self.consumer_name)
+        arn = self.server.register_consumer(stream_name_of(stream_arn), self.consumer_name)
         self.server.behaviour = behaviour
         return arn
 
     def lose_consumers(self, stream_arn: str) -> None:
         """Let another process have removed the consumers of a stream, long ago."""
-        stream = _name_of(stream_arn)
+        stream = stream_name_of(stream_arn)
         for name in self.server.consumers(stream):
             self.server.deregister_consumer(stream, name)
 
@@ -111,10 +112,6 @@ class RegistrarSubject:
     async def finish(self, work: Awaitable[_T]) -> _T:
         """Run ``work`` to its end while the clock moves on; return its result."""
         return await finish(work, self.clock)
-
-
-def _name_of(stream_arn: str) -> str:
-    return stream_arn.rpartition("/")[2]
 
 
 # More than any registrar will wait for.
@@ -234,7 +231,9 @@ class StreamConsumerRegistrarContract:
     async def test_all_streams_are_prepared_or_none(self, subject: RegistrarSubject) -> None:
         require(subject, "registers")
         registrar, (first, second) = subject.registrar(), subject.stream_arns
-        full = Fault("RegisterStreamConsumer", "throttle", stream=_name_of(second), times=None)
+        full = Fault(
+            "RegisterStreamConsumer", "throttle", stream=stream_name_of(second), times=None
+        )
         subject.server.add_fault(full)
         error = await outcome_of(subject.finish(registrar.prepare(subject.stream_arns)))
         if error is None:

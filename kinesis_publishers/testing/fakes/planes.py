@@ -22,6 +22,7 @@ from kinesis_publishers.model import (
     StreamSummary,
     SubscriptionEvent,
 )
+from kinesis_publishers.model.sources import stream_name_of
 from kinesis_publishers.testing.fakes.samples import STREAM_ARN
 from kinesis_publishers.testing.fakes.shards import ShardBehaviour, raise_next
 
@@ -208,7 +209,7 @@ class FakeStream:
 
     @property
     def name(self) -> str:
-        return self.arn.rpartition("/")[2]
+        return stream_name_of(self.arn)
 
     @property
     def identity(self) -> StreamIdentity:

@@ -23,6 +23,7 @@ from kinesis_publishers.aws.errors import complete_answer, map_error, text_in
 from kinesis_publishers.aws.subscription import EventStreamSubscription
 from kinesis_publishers.errors import ConnectionFailedError, MalformedResponseError
 from kinesis_publishers.model import RecordPage, Shard, StartingPosition
+from kinesis_publishers.model.sources import stream_name_of
 from kinesis_publishers.testing.local_kinesis.answers import (
     Answer,
     ConnectionBroken,
@@ -101,7 +102,7 @@ class InProcessDataPlane(_Plane, DataPlane, RecordWriter):
         return decode_get_records(body)
 
     async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
-        stream, members = stream_arn.rpartition("/")[2], writing.members_of(records, is_cbor=False)
+        stream, members = stream_name_of(stream_arn), writing.members_of(records, is_cbor=False)
         answer = await self._json(writing.OPERATION, stream, StreamARN=stream_arn, **members)
         with complete_answer(writing.OPERATION, stream):
             return writing.answer_in(answer, len(records), stream)
