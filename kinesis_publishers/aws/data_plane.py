@@ -234,8 +234,9 @@ class AioDataPlane(DataPlane, RecordWriter):
         calls = self._opened(operation, where)
 
         async def send(is_cbor: bool) -> Answer:
-            members = request(is_cbor) | self._naming(operation, arn)
-            body = cbor.dumps(members) if is_cbor else orjson.dumps(members)
+            # No name keeps the members during the call: the garbage collector would visit them.
+            dumps = cbor.dumps if is_cbor else orjson.dumps
+            body = dumps(request(is_cbor) | self._naming(operation, arn))
             content_type = cbor.CONTENT_TYPE if is_cbor else JSON
             return await calls.post(await calls.sign(operation, arn, body, where, content_type))
 
