@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping
 
 from attrs import frozen
@@ -54,16 +55,19 @@ class EventStreamDecoder:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._data = bytearray()
+        # The chunks as they arrived: bytes are copied once, into the payload.
+        self._pieces: deque[memoryview] = deque()
+        self._waiting_bytes = 0
         self._head: FrameHead | None = None
 
     def feed(self, chunk: bytes) -> None:
-        self._data += chunk
+        self._pieces.append(memoryview(chunk))
+        self._waiting_bytes += len(chunk)
 
     @property
     def is_inside_frame(self) -> bool:
         """Whether the body would end inside a frame."""
-        return bool(self._data)
+        return self._waiting_bytes > 0
 
     def peek(self) -> FrameHead | None:
         """Return the head of the next frame, ``None`` before it is complete."""
@@ -76,21 +80,45 @@ class EventStreamDecoder:
         if head is None:
             return None
         end = head.payload_start + head.payload_bytes
-        if len(self._data) < end + _CRC.size:
+        if self._waiting_bytes < end + _CRC.size:
             return None
-        with memoryview(self._data)[:end] as view:
-            crc, payload = zlib.crc32(view), bytes(view[head.payload_start :])
-        if crc != _CRC.unpack_from(self._data, end)[0]:
+        crc = 0
+        for view in self._views(0, end):
+            crc = zlib.crc32(view, crc)
+        if crc != _CRC.unpack(self._copy(end, end + _CRC.size))[0]:
             raise self._malformed("the checksum of a frame is wrong")
-        del self._data[: end + _CRC.size]
+        payload = self._copy(head.payload_start, end)
+        self._drop(end + _CRC.size)
         self._head = None
         return Frame(head.headers, payload)
 
+    def _views(self, start: int, end: int) -> Iterator[memoryview]:
+        """Yield the bytes between two offsets in the frame."""
+        for piece in self._pieces:
+            if end <= 0:
+                return
+            if start < len(piece):
+                yield piece[max(start, 0) : end]
+            start -= len(piece)
+            end -= len(piece)
+
+    def _copy(self, start: int, end: int) -> bytes:
+        return b"".join(self._views(start, end))
+
+    def _drop(self, count: int) -> None:
+        self._waiting_bytes -= count
+        while count:
+            piece = self._pieces.popleft()
+            if len(piece) > count:
+                self._pieces.appendleft(piece[count:])
+            count -= min(len(piece), count)
+
     def _parse_head(self) -> FrameHead | None:
-        if len(self._data) < _PRELUDE.size:
+        if self._waiting_bytes < _PRELUDE.size:
             return None
-        total_bytes, header_bytes, crc = _PRELUDE.unpack_from(self._data)
-        if zlib.crc32(self._data[: _PRELUDE.size - _CRC.size]) != crc:
+        prelude = self._copy(0, _PRELUDE.size)
+        total_bytes, header_bytes, crc = _PRELUDE.unpack(prelude)
+        if zlib.crc32(prelude[: -_CRC.size]) != crc:
             raise self._malformed("the checksum of a frame's prelude is wrong")
         start = _PRELUDE.size + header_bytes
         payload_bytes = total_bytes - start - _CRC.size
@@ -98,9 +126,9 @@ class EventStreamDecoder:
             raise self._malformed(
                 f"a frame of {total_bytes} bytes with {header_bytes} bytes of headers is impossible"
             )
-        if len(self._data) < start:
+        if self._waiting_bytes < start:
             return None
-        headers = self._parse_headers(bytes(self._data[_PRELUDE.size : start]))
+        headers = self._parse_headers(self._copy(_PRELUDE.size, start))
         return FrameHead(headers, start, payload_bytes)
 
     def _parse_headers(self, data: bytes) -> dict[str, str]:
