@@ -28,6 +28,8 @@ _KEEPALIVE_SECONDS = 12.0
 _WHOLE_BYTES = 1024 * 1024
 # GetRecords returns 10 MiB of data with 10,000 keys, all of whose characters may be escaped.
 _MAX_ANSWER_BYTES = 128 * 1024 * 1024
+# glibc adapts to no block above 32 MiB (mallopt(3), M_MMAP_THRESHOLD).
+_UNMAPPED_BYTES = 31 * 1024 * 1024
 
 
 class AiohttpCarrier(SubscriptionCarrier):
@@ -86,6 +88,10 @@ class AiohttpCarrier(SubscriptionCarrier):
         endpoint = self._endpoint
         async with self._session_lock:
             if self._session is None:
+                # glibc returns free memory from twice the largest block that it has unmapped. That
+                # would be the last answer, which is held in pieces and as a whole, and the next
+                # answer would map its pages again. No page of this block is ever touched.
+                bytes(_UNMAPPED_BYTES)
                 tls = await asyncio.to_thread(endpoint.tls_context) if endpoint.is_https else True
                 self._session = aiohttp.ClientSession(
                     connector=aiohttp.TCPConnector(

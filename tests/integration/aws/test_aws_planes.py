@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import platform
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -77,6 +80,41 @@ async def test_a_botocore_that_does_not_know_the_strategy_of_streams_does_not_hi
     local_kinesis.distribute("orders")
     async with Boto3ControlPlane(aws) as control:
         assert (await control.describe_stream("orders")).is_auto_distributed
+
+
+_ANSWERS = """
+import asyncio, resource, sys
+from kinesis_publishers import Properties
+from kinesis_publishers.aws.data_plane import AioDataPlane
+from kinesis_publishers.config import AwsConfig
+from tests.integration.aws.aws_harness import SHARD, TRIM_HORIZON
+
+def faults_of_an_answer():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    pieces = [bytes(200_000) for _ in range(60)]
+    whole = b"".join(pieces)
+    del pieces, whole
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+async def main():
+    properties = Properties.parse(dict(line.split("=", 1) for line in sys.argv[1:]))
+    async with AioDataPlane(AwsConfig.from_properties(properties)) as plane:
+        await plane.get_shard_iterator(SHARD, TRIM_HORIZON)
+        print(*[faults_of_an_answer() for _ in range(6)])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators keep their memory")
+def test_the_memory_of_an_answer_serves_later_ones(local_kinesis: LocalKinesis) -> None:
+    local_kinesis.create_stream("orders", 1)
+    properties = [f"{key}={value}" for key, value in local_kinesis.properties("orders").items()]
+    command = [sys.executable, "-c", _ANSWERS, *properties]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    first, *_, last = map(int, done.stdout.split())
+    # Two copies of 12 MB are 5,900 pages.
+    assert first > 3000 > 300 > last
 
 
 async def test_a_closed_plane_says_so(aws: AwsConfig) -> None:
