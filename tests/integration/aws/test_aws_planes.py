@@ -106,7 +106,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators keep their memory")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is a rule of glibc")
 def test_the_memory_of_an_answer_serves_later_ones(local_kinesis: LocalKinesis) -> None:
     local_kinesis.create_stream("orders", 1)
     properties = [f"{key}={value}" for key, value in local_kinesis.properties("orders").items()]
