@@ -143,5 +143,7 @@ def test_the_hosts_are_those_that_botocore_calls() -> None:
     model = Loader().load_service_model("kinesis", "service-2")["operations"]
     kinds = {name: one["staticContextParams"]["OperationType"] for name, one in model.items()}
     (row,) = re.findall(r"^\|(.*)\| `ACCOUNT\.data-", _PAGE.read_text("utf-8"), re.MULTILINE)
-    read = {name for name, kind in kinds.items() if kind["value"] == "data"}
+    # A later botocore knows queues, too.
+    data = {name for name, kind in kinds.items() if kind["value"] == "data"}
+    read = {name for name in data if "Queue" not in name}
     assert set(re.findall(r"`(\w+)`", row)) == read - {"PutRecord"}

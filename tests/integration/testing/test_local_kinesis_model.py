@@ -67,14 +67,9 @@ def string_deviations(shape: Any, value: str, path: str) -> Iterator[str]:
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 
-# Channels deliver to S3 and need no reader; what is not served yet is named here, too.
-NOT_SERVED = {
-    "CreateChannel",
-    "DeleteChannel",
-    "DescribeChannel",
-    "ListChannels",
-    "UpdateChannel",
-}
+# Channels deliver to S3 and need no reader. Queues, which a later botocore knows, hand out single
+# records without an order.
+NOT_SERVED = re.compile("Channels?$|Queues?$|Queue[A-Z]")
 DRY = {"GetRecords", "GetShardIterator", "PutRecord", "PutRecords", "SubscribeToShard"}
 
 # In this order each call finds what it needs; the parameters are completed from earlier answers.
@@ -146,7 +141,11 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
 
 def test_every_operation_of_the_model_is_served_or_left_out_on_purpose() -> None:
     model = botocore.session.get_session().get_service_model("kinesis")
-    assert set(model.operation_names) - OPERATIONS.keys() == NOT_SERVED
+    assert [
+        name
+        for name in model.operation_names
+        if (name in OPERATIONS) == bool(NOT_SERVED.search(name))
+    ] == []
     inputs = {name: model.operation_model(name).input_shape for name in model.operation_names}
     assert {name for name, shape in inputs.items() if "DryRun" in shape.members} == DRY
 
