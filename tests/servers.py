@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from random import SystemRandom
@@ -132,10 +133,7 @@ class Server(ABC):
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
             return
-        family: list[psutil.Process] = [process, *process.children(recursive=True)]
-        for one in family:
-            one.kill()
-        psutil.wait_procs(family)
+        psutil.wait_procs(_for_each(process, psutil.Process.kill))
 
     def run(self, *command: str) -> str:
         """Run a program as the user who owns the files; return what it prints."""
@@ -169,16 +167,25 @@ class Server(ABC):
 
     def suspend(self) -> None:
         """Let it stand still, with its connections open."""
-        for one in self._family():
-            one.suspend()
+        self._send(psutil.Process.suspend)
 
     def resume(self) -> None:
-        for one in self._family():
-            one.resume()
+        self._send(psutil.Process.resume)
 
-    def _family(self) -> list[psutil.Process]:
+    def _send(self, signal: Callable[[psutil.Process], None]) -> None:
         assert self._process is not None
-        return [self._process, *self._process.children(recursive=True)]
+        _for_each(self._process, signal)
+
+
+def _for_each(
+    process: psutil.Process, signal: Callable[[psutil.Process], None]
+) -> list[psutil.Process]:
+    """Send a signal to a process and those that it has started, which may end meanwhile."""
+    family: list[psutil.Process] = [process, *process.children(recursive=True)]
+    for one in family:
+        with suppress(psutil.NoSuchProcess):
+            signal(one)
+    return family
 
 
 class PostgresServer(Server):

@@ -116,8 +116,8 @@ def test_a_leader_of_the_kcl_gives_shards_to_ours_until_it_leaves(kcl: KclApplic
     theirs = kcl.start("theirs", version="3X")
     kcl.wait_until(lambda: len(theirs.records) == len(written))
     with OurWorker.running(kcl, "ours") as ours:
-        kcl.wait_for_rows(lambda rows: owned_by(rows, "ours") == 2, 120)
-        # By how busy the machine is it gives another one, too.
+        # By how busy the machine is it gives a third one, too, at once or later.
+        kcl.wait_for_rows(lambda rows: owned_by(rows, "ours") >= 2, 120)
         assert given_by_leader(kcl, "ours") >= len(theirs.of("shutdownRequested")) >= 2
         written |= put_numbers(kcl, 100)
         kcl.wait_until(lambda: set(read_by(theirs, ours)) == written)
