@@ -130,10 +130,9 @@ class Server(ABC):
 
     def kill(self) -> None:
         """End it as a failure of power would, as far as its processes are concerned."""
-        process, self._process = self._process, None
-        if process is None or process.poll() is not None:
-            return
-        psutil.wait_procs(_for_each(process, psutil.Process.kill))
+        if self._process is not None and self._process.poll() is None:
+            psutil.wait_procs(self._send(psutil.Process.kill))
+        self._process = None
 
     def run(self, *command: str) -> str:
         """Run a program as the user who owns the files; return what it prints."""
@@ -172,20 +171,15 @@ class Server(ABC):
     def resume(self) -> None:
         self._send(psutil.Process.resume)
 
-    def _send(self, signal: Callable[[psutil.Process], None]) -> None:
+    def _send(self, signal: Callable[[psutil.Process], None]) -> list[psutil.Process]:
+        """Send a signal to the server and to its processes, which may end meanwhile."""
         assert self._process is not None
-        _for_each(self._process, signal)
-
-
-def _for_each(
-    process: psutil.Process, signal: Callable[[psutil.Process], None]
-) -> list[psutil.Process]:
-    """Send a signal to a process and those that it has started, which may end meanwhile."""
-    family: list[psutil.Process] = [process, *process.children(recursive=True)]
-    for one in family:
-        with suppress(psutil.NoSuchProcess):
-            signal(one)
-    return family
+        children = self._process.children(recursive=True)
+        signal(self._process)
+        for one in children:
+            with suppress(psutil.NoSuchProcess):
+                signal(one)
+        return [self._process, *children]
 
 
 class PostgresServer(Server):

@@ -69,7 +69,7 @@ ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 
 # Channels deliver to S3 and need no reader. Queues, which a later botocore knows, hand out single
 # records without an order.
-NOT_SERVED = re.compile("Channels?$|Queues?$|Queue[A-Z]")
+NOT_SERVED = re.compile("Channel|Queue")
 DRY = {"GetRecords", "GetShardIterator", "PutRecord", "PutRecords", "SubscribeToShard"}
 
 # In this order each call finds what it needs; the parameters are completed from earlier answers.
