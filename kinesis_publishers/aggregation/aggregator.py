@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import count, islice
 from typing import Final, TypeAlias
@@ -18,6 +18,7 @@ from kinesis_publishers.aggregation.codec import (
     sealed,
 )
 from kinesis_publishers.model import UserRecord, hash_key_of
+from kinesis_publishers.model.native import native
 from kinesis_publishers.model.records import AGGREGATE_MAGIC
 
 # The KPL's AggregationMaxSize, 50 KiB: a failed record affects few user records.
@@ -92,8 +93,13 @@ def pack_plain(
 ) -> AggregatedRecord:
     """Pack the first of some records that have only data and keys, given as columns.
 
-    The result is the same as that of :func:`pack_first`, at a third of the cost.
+    The result is the same as that of :func:`pack_first`, at a third of the cost; in native code, at
+    a tenth.
     """
+    first = payloads[0], partition_keys[0], None, None, False
+    if (functions := native()) is not None:
+        packed, records = functions.pack(payloads, partition_keys, max(0, max_bytes), max_records)
+        return _aggregated(first, records, lambda: packed)
     message = _Message()
     most, done = min(len(payloads), max_records), 0
     # First those that certainly fit, then as many others as fit into the remaining room.
@@ -114,7 +120,7 @@ def pack_plain(
             done += 1
         else:
             break
-    return message.sealed((payloads[0], partition_keys[0], None, None, False))
+    return message.sealed(first)
 
 
 def pack_user_records(records: Iterable[UserRecord], **limits: int) -> AggregatedRecord:
@@ -191,18 +197,24 @@ class _Message:
 
     def sealed(self, first: Packable) -> AggregatedRecord:
         """Return what to put for the records, of which this is the first."""
-        data, key, hash_key, marker, is_copy = first
-        if self._count > 1:
-            # No record's own: readers apply the KPL's rules after a reshard.
-            key, hash_key = KPL_PARTITION_KEY, str(hash_key_of(key, hash_key))
-        is_aggregate = self._count > 1 or marker is not None or is_copy
-        return AggregatedRecord(
-            data=sealed(b"".join((*self._tables, *self._pieces))) if is_aggregate else data,
-            partition_key=key,
-            explicit_hash_key=hash_key,
-            user_records=self._count,
-            is_aggregate=is_aggregate,
+        return _aggregated(
+            first, self._count, lambda: sealed(b"".join((*self._tables, *self._pieces)))
         )
+
+
+def _aggregated(first: Packable, records: int, aggregate: Callable[[], bytes]) -> AggregatedRecord:
+    data, key, hash_key, marker, is_copy = first
+    if records > 1:
+        # No record's own: readers apply the KPL's rules after a reshard.
+        key, hash_key = KPL_PARTITION_KEY, str(hash_key_of(key, hash_key))
+    is_aggregate = records > 1 or marker is not None or is_copy
+    return AggregatedRecord(
+        data=aggregate() if is_aggregate else data,
+        partition_key=key,
+        explicit_hash_key=hash_key,
+        user_records=records,
+        is_aggregate=is_aggregate,
+    )
 
 
 def _index_in(table: dict[str, int], tag: bytes, text: str) -> tuple[int, bytes]:

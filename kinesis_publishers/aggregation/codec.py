@@ -13,6 +13,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from kinesis_publishers.errors import AggregationError
+from kinesis_publishers.model.native import native
 from kinesis_publishers.model.records import AGGREGATE_MAGIC
 from kinesis_publishers.model.shards import LONGEST_HASH_KEY
 from kinesis_publishers.model.user_records import LONGEST_MARKER, LONGEST_PARTITION_KEY
@@ -121,6 +122,16 @@ def decode_aggregate(data: bytes) -> UserRecordColumns | None:
         AggregationError: ``data`` is an aggregate, and a record refers to a partition key or an
             explicit hash key that the aggregate does not contain.
     """
+    functions = native()
+    if functions is not None and _NOTED not in data:
+        found = functions.unpack(data)
+        if found is not None:
+            payloads, partition_keys, explicit = found
+            return UserRecordColumns(
+                payloads=payloads,
+                partition_keys=partition_keys,
+                explicit_hash_keys=explicit or [None] * len(payloads),
+            )
     message = _unpack(data)
     if message is None:
         return None

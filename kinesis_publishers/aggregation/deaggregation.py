@@ -23,7 +23,14 @@ from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import AggregationMode
 from kinesis_publishers.errors import AggregationError, ShardNotFoundError
 from kinesis_publishers.events import AggregatesExpanded, EventSink
-from kinesis_publishers.model import HashRange, RecordBatch, Shard, ShardKey, hash_key_of
+from kinesis_publishers.model import (
+    HashRange,
+    RecordBatch,
+    Shard,
+    ShardKey,
+    hash_key_of,
+    hash_keys_of,
+)
 from kinesis_publishers.model.records import AGGREGATE_MAGIC
 
 _LOGGER = logging.getLogger(__name__)
@@ -291,13 +298,13 @@ class _Columns:
         hash_range, everything = self._range, range(len(inside))
         if hash_range is None:
             return everything
-        keys = inside.partition_keys, inside.explicit_hash_keys
+        keys, explicit = inside.partition_keys, inside.explicit_hash_keys
         try:
-            return [
-                number
-                for number, (key, explicit) in enumerate(zip(*keys, strict=True))
-                if hash_key_of(key, explicit) in hash_range
-            ]
+            if explicit.count(None) == len(explicit):
+                hash_keys = hash_keys_of(keys)
+            else:
+                hash_keys = list(map(hash_key_of, keys, explicit))
+            return [number for number, one in enumerate(hash_keys) if one in hash_range]
         except ValueError as error:
             if filters:
                 raise AggregationError(f"a sub-record has an explicit hash key {error}") from error

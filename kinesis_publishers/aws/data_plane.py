@@ -39,6 +39,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import RecordPage, Shard, StartingPosition
+from kinesis_publishers.model.native import native
 from kinesis_publishers.model.sources import stream_name_of
 
 # Enough for a GetRecords answer of 10 MB over a slow line; an empty answer comes at once.
@@ -47,7 +48,8 @@ _READ_TIMEOUT_SECONDS = 60.0
 _NOT_IN_USER_AGENT = re.compile(r"[^A-Za-z0-9!#$%&'*+.^_`|~-]")
 # The operations of this module that accept a StreamName.
 _OPERATIONS_BY_NAME = ("GetShardIterator", "PutRecords")
-# A smaller record costs less CPU in JSON than in CBOR, which decodes each key to a new string.
+# A smaller record costs Python less CPU in JSON than in CBOR, whose decoder makes a new string of
+# each key. Native code always prefers CBOR.
 _SMALL_BYTES = 1000
 _SAMPLE_RECORDS = 100
 _OF_GATEWAYS = (502, 503, 504)
@@ -157,7 +159,7 @@ class AioDataPlane(DataPlane, RecordWriter):
         request = {"ShardIterator": shard_iterator, "Limit": limit}
         answer = await self._call_shard("GetRecords", shard, request)
         page = decode_get_records(answer.body, is_cbor=answer.is_cbor)
-        if page.payloads and self._may_choose:
+        if page.payloads and self._may_choose and native() is None:
             sample = page.payloads[:_SAMPLE_RECORDS]
             is_small = sum(map(len, sample)) < _SMALL_BYTES * len(sample)
             (self._small.add if is_small else self._small.discard)(shard.stream_arn)

@@ -20,6 +20,7 @@ from kinesis_publishers.aws import cbor
 from kinesis_publishers.aws.errors import UNREADABLE
 from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.model import ChildShard, HashRange, RecordPage
+from kinesis_publishers.model.native import native
 
 _T = TypeVar("_T")
 _CALENDAR_END = 253_402_300_800  # the year 10,000 in epoch seconds
@@ -28,19 +29,40 @@ _CALENDAR_END = 253_402_300_800  # the year 10,000 in epoch seconds
 def decode_get_records(body: bytes, *, is_cbor: bool = False) -> RecordPage:
     """Decode the body of a GetRecords answer: JSON (``application/x-amz-json-1.1``), or CBOR.
 
-    A full page of 10 MB takes about 20 ms of one core, so that it is decoded at once in the event
-    loop: slices would only add cost.
+    A full page of 10 MB takes about 20 ms of one core, or 4 ms in native code: it is decoded at
+    once in the event loop, because slices would only add cost.
 
     Raises:
         MalformedResponseError: the body is not what the service model describes; nothing of it is
             returned.
     """
+    if (found := decode_natively(body, is_cbor=is_cbor)) is not None:
+        return found[0]
     with refuse_undecodable("GetRecords", len(body)):
         answer, payloads = _parse_cbor(body) if is_cbor else parse_records(body)
         # Its memory serves what is decoded next.
         del body
         iterator = _iterator(answer.get("NextShardIterator"))
         return decode_page(answer, payloads, iterator, ticks_per_second=1000 if is_cbor else 1)
+
+
+def decode_natively(body: bytes, *, is_cbor: bool) -> tuple[RecordPage, str | None] | None:
+    """Return a page and its continuation, or ``None`` for this module to decode the body."""
+    functions = native()
+    columns = None if functions is None else functions.columns(body, is_cbor)
+    if columns is None:
+        return None
+    payloads, keys, numbers, arrivals, encryption_types, iterator, continuation, millis = columns
+    page = RecordPage(
+        payloads=payloads,
+        partition_keys=keys,
+        sequence_numbers=numbers,
+        arrival_epoch_seconds=arrivals,
+        encryption_types=encryption_types,
+        next_shard_iterator=iterator,
+        millis_behind_latest=millis,
+    )
+    return page, continuation
 
 
 @contextmanager

@@ -12,7 +12,12 @@ from attrs import define, field
 from kinesis_publishers.abc import ShardSubscription
 from kinesis_publishers.aws.calls import Answer, ServiceCalls
 from kinesis_publishers.aws.carriers.carrier import SubscriptionResponse
-from kinesis_publishers.aws.decoding import decode_page, parse_records, refuse_undecodable
+from kinesis_publishers.aws.decoding import (
+    decode_natively,
+    decode_page,
+    parse_records,
+    refuse_undecodable,
+)
 from kinesis_publishers.aws.errors import service_error
 from kinesis_publishers.aws.event_stream import EventStreamDecoder, Frame
 from kinesis_publishers.clock import Clock
@@ -41,10 +46,15 @@ def decode_event(payload: bytes) -> SubscriptionEvent:
         MalformedResponseError: it does not match the service model.
     """
     with refuse_undecodable(OPERATION, len(payload)):
-        answer, payloads = parse_records(payload)
+        found = decode_natively(payload, is_cbor=False)
+        if found is not None and found[0].next_shard_iterator is None:
+            page, continuation = found
+        else:
+            answer, payloads = parse_records(payload)
+            page = decode_page(answer, payloads, None)
+            continuation = answer.get("ContinuationSequenceNumber")
         return SubscriptionEvent(
-            page=decode_page(answer, payloads, None),
-            continuation_sequence_number=_continuation(answer.get("ContinuationSequenceNumber")),
+            page=page, continuation_sequence_number=_continuation(continuation)
         )
 
 

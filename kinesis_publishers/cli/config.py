@@ -41,6 +41,7 @@ from kinesis_publishers.config.rules import IneffectiveKey, ineffective_keys
 from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 from kinesis_publishers.metrics.sinks import event_reporter_classes
+from kinesis_publishers.model.native import find_native
 
 if TYPE_CHECKING:
     from kinesis_publishers.aws.permissions import Permission
@@ -94,7 +95,10 @@ def check(file: str, partial: bool, permissions: str | None, as_json: bool) -> N
     """
     findings = _check(read_file(file), name=file, partial=partial, permissions=permissions)
     if as_json:
-        print_json_lines([{"is_valid": not findings.errors, **asdict(findings)}])
+        decoder = find_native()[1]
+        print_json_lines(
+            [{"is_valid": not findings.errors, "decoder": decoder, **asdict(findings)}]
+        )
     else:
         _print(findings)
     if findings.errors:
@@ -202,6 +206,8 @@ def _print(findings: _Findings) -> None:
         say(f"Warning: {warning}.")
     for error in findings.errors:
         say(f"Error: {error}")
+    if not findings.errors:
+        say(f"Records are decoded in {find_native()[1]}.")
     say(f"{counted(len(findings.errors), 'error')}." if findings.errors else "No errors.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, version
 from typing import Final, NoReturn
 
 import click
@@ -101,8 +101,25 @@ def _unavailable(point: EntryPoint, error: ImportError) -> click.Command:
     )
 
 
+def _print_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked:
+        # Imported here: `--help` needs none of the framework.
+        from kinesis_publishers.model.native import find_native
+
+        click.echo(f"kinesis-publishers, version {version('kinesis-publishers')}")
+        click.echo(f"Records are decoded in {find_native()[1]}.")
+        context.exit()
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="kinesis-publishers")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and what decodes records.",
+)
 def main() -> None:
     """Read Amazon Kinesis Data Streams from Python and from Spark."""
 

@@ -33,4 +33,5 @@ from kinesis_publishers.model.shards import StreamIdentity as StreamIdentity
 from kinesis_publishers.model.shards import StreamListing as StreamListing
 from kinesis_publishers.model.shards import StreamSummary as StreamSummary
 from kinesis_publishers.model.shards import hash_key_of as hash_key_of
+from kinesis_publishers.model.shards import hash_keys_of as hash_keys_of
 from kinesis_publishers.model.user_records import UserRecord as UserRecord

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, Self
 
 from attrs import frozen
 
+from kinesis_publishers.model.native import native
 from kinesis_publishers.model.sources import stream_name_of
 
 #: With its partition key; a stream may allow less (API reference, UpdateMaxRecordSize).
@@ -159,6 +161,14 @@ def hash_key_of(partition_key: str, explicit_hash_key: str | None = None) -> int
         return parse_hash_key(explicit_hash_key)
     digest = hashlib.md5(partition_key.encode(), usedforsecurity=False).digest()
     return int.from_bytes(digest, "big")
+
+
+def hash_keys_of(partition_keys: Sequence[str]) -> Sequence[int]:
+    """Return the hash keys of records that have no explicit ones."""
+    functions = native()
+    if functions is None:
+        return list(map(hash_key_of, partition_keys))
+    return functions.hash_keys(partition_keys)
 
 
 def parse_hash_key(text: str) -> int:

@@ -24,6 +24,7 @@ from kinesis_publishers.engine.pool import PendingPool as PendingPool
 from kinesis_publishers.events import ShardLeftBehind as ShardLeftBehind
 from kinesis_publishers.model import PositionType as PositionType
 from kinesis_publishers.model import is_refresh_due as is_refresh_due
+from kinesis_publishers.model.native import find_native as find_native
 from kinesis_publishers.model.sources import source_of as source_of
 from kinesis_publishers.model.sources import stream_name_of as stream_name_of
 from kinesis_publishers.tasks import TaskScope as TaskScope

@@ -19,6 +19,7 @@ from kinesis_publishers import SystemClock
 from kinesis_publishers.config import ProducerConfig
 from kinesis_publishers.errors import RecordsNotWrittenError
 from kinesis_publishers.producing import BlockingProducer
+from kinesis_publishers.readers import find_native
 from kinesis_publishers_spark.demo import DemoError
 from kinesis_publishers_spark.demo.flights import (
     CarrierDelays,
@@ -79,7 +80,8 @@ def run_demo(
             spark = stack.enter_context(open_session(directory))
             report.say(
                 f"Spark {spark.version} reads the stream {_STREAM!r} with {shards} shards at "
-                f"{properties['aws.endpoint']} while {len(flights):,} flights are put into it ..."
+                f"{properties['aws.endpoint']} while {len(flights):,} flights are put into it. "
+                f"Records are decoded in {find_native()[1]} ..."
             )
             job = _Job(spark, directory, flights, report, check_signals)
             job.read(properties)

@@ -83,7 +83,7 @@ with contextlib.redirect_stdout(io.StringIO()):
         ("import kinesis_publishers.testing", _FRAMEWORK),
         ("from kinesis_publishers.testing import *", _FRAMEWORK | _TEST_KIT),
         ("import kinesis_publishers_spark", _SPARK),
-        pytest.param(_call("--version"), _COMMAND, id="--version"),
+        pytest.param(_call("--version"), _COMMAND | {"attr", "attrs"}, id="--version"),
         # The package of the command `demo` is one of Spark's.
         pytest.param(_call("--help"), _COMMAND | _SPARK, id="--help"),
         pytest.param(_call("config list"), _COMMAND | _FRAMEWORK | _TABLES, id="config list"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers.config.catalogue import all_declarations
+from kinesis_publishers.model.native import find_native
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.unit.cli.cli_support import ORDERS, run_command
 
@@ -82,7 +83,7 @@ def test_what_is_given_stands_first(tmp_path: Path) -> None:
     assert result.exit_code == 0
     sources = [line.split()[-1] for line in result.stdout.splitlines()[2:]]
     assert sources == sorted(sources, reverse=True)
-    assert result.stderr == "No errors.\n"
+    assert result.stderr == f"Records are decoded in {find_native()[1]}.\nNo errors.\n"
 
 
 def test_all_errors_are_reported_at_once() -> None:

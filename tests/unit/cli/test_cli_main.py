@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from kinesis_publishers.cli.main import COMMANDS_GROUP, main
+from kinesis_publishers.model.native import find_native
 from tests.unit.cli.cli_support import run_without
 
 
@@ -22,7 +23,10 @@ def internal() -> None:
 def test_the_version_is_that_of_the_distribution() -> None:
     result = CliRunner().invoke(main, ["--version"])
     assert result.exit_code == 0
-    assert version("kinesis-publishers") in result.output
+    assert result.output == (
+        f"kinesis-publishers, version {version('kinesis-publishers')}\n"
+        f"Records are decoded in {find_native()[1]}.\n"
+    )
 
 
 def test_the_help_lists_own_and_announced_commands() -> None:

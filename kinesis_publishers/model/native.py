@@ -1,0 +1,75 @@
+"""Finds the functions in native code of the distribution ``kinesis-publishers-native``.
+
+They are pure, and return ``None`` for what they do not expect: the code in Python, which is the
+reference, then decides.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import Final, Protocol, TypeAlias, cast
+
+SWITCH: Final = "KINESIS_PUBLISHERS_NATIVE"
+# What the functions take and return; it changes together with them.
+_INTERFACE: Final = 1
+_DISTRIBUTION: Final = "kinesis-publishers-native"
+_MODULE: Final = "kinesis_publishers_native"
+
+NativeColumns: TypeAlias = tuple[
+    list[bytes],
+    list[str | None],
+    list[str],
+    list[float],
+    list[str | None] | None,
+    str | None,
+    str | None,
+    int | None,
+]
+"""Payloads, partition keys, sequence numbers, arrivals, encryption types, the next iterator, the
+continuation, and the lag in milliseconds."""
+
+
+class NativeFunctions(Protocol):
+    """The module ``kinesis_publishers_native``."""
+
+    __version__: str
+
+    def columns(self, body: bytes, is_cbor: bool, /) -> NativeColumns | None:
+        """Decode an answer of GetRecords, or the payload of an event."""
+
+    def unpack(
+        self, data: bytes, /
+    ) -> tuple[list[bytes], list[str], list[str | None] | None] | None:
+        """Return data, partition keys and explicit hash keys of the records in an aggregate."""
+
+    def pack(
+        self, payloads: Sequence[bytes], keys: Sequence[str], max_bytes: int, max_records: int, /
+    ) -> tuple[bytes, int]:
+        """Return an aggregate of the first records, and how many these are."""
+
+    def hash_keys(self, keys: Sequence[str], /) -> list[int]:
+        """Return the MD5 of each partition key as a number."""
+
+
+@cache
+def find_native() -> tuple[NativeFunctions | None, str]:
+    """Return the functions, or ``None``; and what decodes records, as people are told it."""
+    if os.environ.get(SWITCH) == "0":
+        return None, f"Python ({SWITCH} is 0)"
+    try:
+        found = import_module(_MODULE)
+    except ModuleNotFoundError:
+        return None, f"Python ({_DISTRIBUTION} is not installed)"
+    except ImportError as error:
+        return None, f"Python ({_DISTRIBUTION} cannot be loaded: {error})"
+    if getattr(found, "INTERFACE", None) != _INTERFACE:
+        return None, f"Python ({_DISTRIBUTION} {found.__version__} belongs to another version)"
+    return cast("NativeFunctions", found), f"native code ({_DISTRIBUTION} {found.__version__})"
+
+
+def native() -> NativeFunctions | None:
+    """Return the functions where they are installed, and not switched off."""
+    return find_native()[0]
