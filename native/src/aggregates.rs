@@ -54,7 +54,7 @@ impl<'a> Fields<'a> {
 
     fn bytes(&mut self) -> Option<&'a [u8]> {
         let size = self.number()?;
-        (size <= self.0.len()).then(|| ())?;
+        (size <= self.0.len()).then_some(())?;
         let (taken, rest) = self.0.split_at(size);
         self.0 = rest;
         Some(taken)
@@ -62,7 +62,7 @@ impl<'a> Fields<'a> {
 
     fn text(&mut self, longest: usize) -> Option<&'a str> {
         let text = from_utf8(self.bytes()?).ok()?;
-        (text.len() <= longest || text.chars().count() <= longest).then(|| text)
+        (text.len() <= longest || text.chars().count() <= longest).then_some(text)
     }
 }
 
@@ -78,9 +78,9 @@ pub fn hash_key(partition_key: &str) -> u128 {
 /// Returns the records in an aggregate; `None` for what is none, and what needs a closer look.
 pub fn unpack(data: &[u8]) -> Option<Aggregate<'_>> {
     let rest = data.strip_prefix(MAGIC)?;
-    (rest.len() > DIGEST_BYTES).then(|| ())?;
+    (rest.len() > DIGEST_BYTES).then_some(())?;
     let (message, expected) = rest.split_at(rest.len() - DIGEST_BYTES);
-    (digest(message) == expected).then(|| ())?;
+    (digest(message) == expected).then_some(())?;
     let mut found = Aggregate::default();
     let mut fields = Fields(message);
     while !fields.0.is_empty() {
@@ -94,7 +94,7 @@ pub fn unpack(data: &[u8]) -> Option<Aggregate<'_>> {
     let (keys, hash_keys) = (found.keys.len(), found.hash_keys.len());
     let is_whole =
         |one: &Inside<'_>| one.key < keys && one.hash_key.map_or(true, |at| at < hash_keys);
-    found.records.iter().all(is_whole).then(|| found)
+    found.records.iter().all(is_whole).then_some(found)
 }
 
 fn inside(message: &[u8]) -> Option<Inside<'_>> {

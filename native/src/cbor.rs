@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
 
     /// Milliseconds since 1970, with the tag of a timestamp.
     fn timestamp(&mut self) -> Option<f64> {
-        (self.sized(Kind::Tag)? == TIMESTAMP_TAG).then(|| ())?;
+        (self.sized(Kind::Tag)? == TIMESTAMP_TAG).then_some(())?;
         let millis = self.sized(Kind::Unsigned)?;
         // Exact in 64 bits of floating point.
         (millis < 1 << 53).then(|| millis as f64 / 1000.0)
@@ -180,12 +180,12 @@ pub fn parse(body: &[u8]) -> Option<Page<'_>> {
             "ChildShards" => {
                 // A shard ends once: the reference decodes its children.
                 let is_empty = reader.is_null() || no_items(&mut reader)?;
-                set(&mut children, is_empty.then(|| ()))?;
+                set(&mut children, is_empty.then_some(()))?;
             }
             name => unknown.skip(name, &mut reader)?,
         }
     }
-    (reader.at == body.len()).then(|| ())?;
+    (reader.at == body.len()).then_some(())?;
     Some(Page {
         rows: rows?,
         next_shard_iterator: iterator.flatten().map(Cow::Borrowed),

@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
     }
 
     fn expect(&mut self, expected: u8) -> Option<()> {
-        self.next_is(expected).then(|| ())
+        self.next_is(expected).then_some(())
     }
 
     fn word(&mut self, word: &[u8]) -> bool {
@@ -46,14 +46,14 @@ impl<'a> Reader<'a> {
         self.expect(b'"')?;
         let rest = &self.body[self.at..];
         let end = memchr2(b'"', b'\\', rest)?;
-        (rest[end] == b'"').then(|| ())?;
+        (rest[end] == b'"').then_some(())?;
         self.at += end + 1;
         Some(&rest[..end])
     }
 
     fn plain(&mut self) -> Option<&'a str> {
         let raw = self.raw()?;
-        is_text(raw).then(|| ())?;
+        is_text(raw).then_some(())?;
         from_utf8(raw).ok()
     }
 
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
             let rest = &self.body[self.at..];
             let end = memchr2(b'"', b'\\', rest)?;
             let piece = &rest[..end];
-            is_text(piece).then(|| ())?;
+            is_text(piece).then_some(())?;
             let piece = from_utf8(piece).ok()?;
             self.at += end + 1;
             if rest[end] == b'"' {
@@ -99,10 +99,10 @@ impl<'a> Reader<'a> {
                     return char::from_u32(first);
                 }
                 let rest = self.body.get(self.at..self.at + 2)?;
-                (rest == b"\\u").then(|| ())?;
+                (rest == b"\\u").then_some(())?;
                 self.at += 2;
                 let second = self.code_unit()?;
-                (0xdc00..0xe000).contains(&second).then(|| ())?;
+                (0xdc00..0xe000).contains(&second).then_some(())?;
                 return char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00));
             }
             _ => return None,
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
     fn digits(&mut self) -> Option<usize> {
         let count = self.body[self.at..].iter().take_while(|one| one.is_ascii_digit()).count();
         self.at += count;
-        (count > 0).then(|| count)
+        (count > 0).then_some(count)
     }
 
     /// A number that is not negative, and whether it is whole.
@@ -155,13 +155,13 @@ impl<'a> Reader<'a> {
     fn seconds(&mut self) -> Option<f64> {
         let (text, is_whole) = self.number()?;
         // A whole number is exact: of more digits the reference makes another one.
-        (!is_whole || text.len() <= 15).then(|| ())?;
+        (!is_whole || text.len() <= 15).then_some(())?;
         text.parse().ok().filter(|seconds: &f64| seconds.is_finite())
     }
 
     fn millis(&mut self) -> Option<i64> {
         let (text, is_whole) = self.number()?;
-        is_whole.then(|| ())?;
+        is_whole.then_some(())?;
         text.parse().ok()
     }
 
@@ -198,14 +198,14 @@ impl<'a> Reader<'a> {
 
     /// Skips the value of a member that a later service may send.
     fn skip(&mut self, depth: usize) -> Option<()> {
-        (depth < DEEPEST).then(|| ())?;
+        (depth < DEEPEST).then_some(())?;
         match self.peek()? {
             b'{' => self.object(|reader, _| reader.skip(depth + 1)),
             b'[' => self.array(|reader| reader.skip(depth + 1)),
             b'"' => self.text().map(|_| ()),
-            b't' => self.word(b"true").then(|| ()),
-            b'f' => self.word(b"false").then(|| ()),
-            b'n' => self.word(b"null").then(|| ()),
+            b't' => self.word(b"true").then_some(()),
+            b'f' => self.word(b"false").then_some(()),
+            b'n' => self.word(b"null").then_some(()),
             _ => self.seconds().map(|_| ()),
         }
     }
@@ -234,7 +234,7 @@ pub fn parse(body: &[u8]) -> Option<Page<'_>> {
         "ChildShards" => set(&mut children, reader.optional(|inner| inner.array(|_| None))),
         _ => reader.skip(0),
     })?;
-    reader.peek().is_none().then(|| ())?;
+    reader.peek().is_none().then_some(())?;
     Some(Page {
         rows: rows?,
         next_shard_iterator: iterator.flatten(),

@@ -32,12 +32,12 @@ pub struct Page<'a> {
 
 /// Returns a sequence number that is a decimal number.
 pub fn decimal(text: &str) -> Option<&str> {
-    (!text.is_empty() && text.bytes().all(|one| one.is_ascii_digit())).then(|| text)
+    (!text.is_empty() && text.bytes().all(|one| one.is_ascii_digit())).then_some(text)
 }
 
 /// Returns an arrival that a calendar has.
 pub fn arrival(seconds: f64) -> Option<f64> {
-    (0.0..CALENDAR_END).contains(&seconds).then(|| seconds)
+    (0.0..CALENDAR_END).contains(&seconds).then_some(seconds)
 }
 
 /// The members of a record that were met so far.
