@@ -46,6 +46,8 @@ class FetchedRecords(DeliverySink):
         is_over: whether the fetcher has ended, or failed.
     """
 
+    packs_columns = True
+
     def __init__(self, query: Query, catch_up_to: datetime | None = None) -> None:
         self._clock, self._catch_up_to = query.clock, catch_up_to
         self._columns = Columns.of(SparkConfig.from_properties(query.properties))

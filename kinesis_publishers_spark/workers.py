@@ -46,7 +46,7 @@ class WorkerReader:
     """
 
     def __init__(self, properties: Properties) -> None:
-        reader = KinesisRangeReader.from_properties(properties)
+        reader = KinesisRangeReader.from_properties(properties, packs_columns=True)
         self._open = OpenInThread(reader, name="kinesis-ranges")
         self._loop = self._open.loop
         self.is_new = True

@@ -114,7 +114,13 @@ class DataPlane(ABC):
 
     Every method raises :class:`~kinesis_publishers.errors.ServiceError` when AWS refuses or cannot
     be reached.
+
+    Attributes:
+        packs_columns: whether the reader makes only Arrow of records: their columns may be in
+            buffers, whose values become objects when they are asked for.
     """
+
+    packs_columns = False
 
     @abstractmethod
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:

@@ -14,6 +14,7 @@ from attrs import frozen
 
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.model.native import native
+from kinesis_publishers.model.packed import PackedColumn
 from kinesis_publishers.model.records import AGGREGATE_MAGIC
 from kinesis_publishers.model.shards import LONGEST_HASH_KEY
 from kinesis_publishers.model.user_records import LONGEST_MARKER, LONGEST_PARTITION_KEY
@@ -107,6 +108,8 @@ def has_aggregates(payloads: Sequence[bytes]) -> bool:
     difference and takes half the time of ``startswith``. Text sorts below the magic bytes, and so
     do 95 % of random payloads.
     """
+    if isinstance(payloads, PackedColumn):
+        return payloads.any_begins_with(AGGREGATE_MAGIC)
     candidates = [one for one in payloads if one >= AGGREGATE_MAGIC]
     return any(one < _AFTER_MAGIC for one in candidates)
 

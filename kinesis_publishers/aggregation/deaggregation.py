@@ -213,6 +213,7 @@ def expand(
         fails_on_invalid: raise an AggregationError, which names the record, for an invalid
             aggregate instead of returning it unchanged.
     """
+    batch = batch.unpacked()
     columns = _Columns(batch, hash_range, filters, fails_on_invalid)
     for index, payload in enumerate(batch.payloads):
         columns.add(index, payload)

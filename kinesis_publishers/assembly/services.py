@@ -115,11 +115,16 @@ class Services:
 
 @asynccontextmanager
 async def open_services(
-    properties: Properties, *, events: EventSink | None = None, clock: Clock | None = None
+    properties: Properties,
+    *,
+    events: EventSink | None = None,
+    clock: Clock | None = None,
+    packs_columns: bool = False,
 ) -> AsyncIterator[Services]:
     """Open the clients that ``properties`` describe, yield the services, and close them.
 
     ``events`` takes diagnostic events in addition to the sinks that the properties name.
+    ``packs_columns`` is that of :class:`~kinesis_publishers.DataPlane`.
 
     Raises:
         ConfigError: the properties cannot work; found out before any call to AWS.
@@ -135,6 +140,7 @@ async def open_services(
         open_control(properties, events=sink, clock=clock) as control,
         data_plane_of(properties, clock, reads=True) as data_plane,
     ):
+        data_plane.packs_columns = packs_columns
         discovery = control.discovery
 
         async def poll_rest(position: StartingPosition, shard: Shard) -> RecordPublisher | None:

@@ -158,7 +158,7 @@ class AioDataPlane(DataPlane, RecordWriter):
     async def get_records(self, shard: Shard, shard_iterator: str, limit: int) -> RecordPage:
         request = {"ShardIterator": shard_iterator, "Limit": limit}
         answer = await self._call_shard("GetRecords", shard, request)
-        page = decode_get_records(answer.body, is_cbor=answer.is_cbor)
+        page = decode_get_records(answer.body, is_cbor=answer.is_cbor, is_packed=self.packs_columns)
         if page.payloads and self._may_choose and native() is None:
             sample = page.payloads[:_SAMPLE_RECORDS]
             is_small = sum(map(len, sample)) < _SMALL_BYTES * len(sample)
@@ -190,6 +190,7 @@ class AioDataPlane(DataPlane, RecordWriter):
                 response.read,
                 where=where,
                 clock=self._clock,
+                is_packed=self.packs_columns,
                 request_id=response.headers.get("x-amzn-requestid"),
             )
 

@@ -39,14 +39,14 @@ def carries_records(headers: Mapping[str, str]) -> bool:
     return kind == "event" and headers.get(":event-type") == "SubscribeToShardEvent"
 
 
-def decode_event(payload: bytes) -> SubscriptionEvent:
-    """Decode the payload of a ``SubscribeToShardEvent``.
+def decode_event(payload: bytes, *, is_packed: bool = False) -> SubscriptionEvent:
+    """Decode the payload of a ``SubscribeToShardEvent``, as ``decode_get_records``.
 
     Raises:
         MalformedResponseError: it does not match the service model.
     """
     with refuse_undecodable(OPERATION, len(payload)):
-        found = decode_natively(payload, is_cbor=False)
+        found = decode_natively(payload, is_cbor=False, is_packed=is_packed)
         if found is not None and found[0].next_shard_iterator is None:
             page, continuation = found
         else:
@@ -134,6 +134,7 @@ class EventStreamSubscription(ShardSubscription):
     _read_chunk: Callable[[], Awaitable[bytes]]
     _where: str = field(kw_only=True)
     _clock: Clock = field(kw_only=True)
+    _is_packed: bool = field(default=False, kw_only=True)
     _request_id: str | None = field(default=None, kw_only=True)
     _decoder: EventStreamDecoder = field(init=False)
     # For the network, since the last whole event.
@@ -163,7 +164,7 @@ class EventStreamSubscription(ShardSubscription):
             raise RuntimeError("receive() was called although no event was announced")
         while (frame := self._take()) is None:
             await self._read()
-        return decode_event(frame.payload)
+        return decode_event(frame.payload, is_packed=self._is_packed)
 
     def _take(self) -> Frame | None:
         frame = self._decoder.take()

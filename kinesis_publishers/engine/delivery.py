@@ -88,6 +88,7 @@ class DeliverySink(ABC):
     """Receives records, and reports about their shards."""
 
     takes_failures = False  # Whether an error policy takes the ``failures`` of a batch.
+    packs_columns = False  # As of a DataPlane.
 
     @abstractmethod
     async def deliver(self, delivery: Delivery) -> None:

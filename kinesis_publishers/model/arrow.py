@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kinesis_publishers.model.native import native
+from kinesis_publishers.model.packed import PackedColumn
 from kinesis_publishers.model.shards import Shard
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -62,7 +64,7 @@ def to_arrow(
     count, subs = len(payloads), sub_sequence_numbers
     return pa.RecordBatch.from_arrays(
         [
-            _joined(pa.binary(), payloads, b"".join(payloads)),
+            _payloads(payloads),
             pa.repeat(_strings([shard.stream_name])[0], count),
             pa.repeat(_strings([shard.shard_id])[0], count),
             _strings(sequence_numbers),
@@ -74,6 +76,24 @@ def to_arrow(
     )
 
 
+def _payloads(payloads: Sequence[bytes]) -> pa.Array:
+    found = _native(pa.binary(), payloads)
+    return _joined(pa.binary(), payloads, b"".join(payloads)) if found is None else found
+
+
+def _native(kind: pa.DataType, values: Sequence[Any]) -> pa.Array | None:
+    found, start = None, 0
+    if isinstance(values, PackedColumn):
+        found, start = values.buffers, values.start
+    elif (functions := native()) is not None:
+        found = functions.joined(values)
+    if found is None:
+        return None
+    offsets, data, bitmap = found
+    buffers = [None if one is None else pa.py_buffer(one) for one in (bitmap, offsets, data)]
+    return pa.Array.from_buffers(kind, len(values), buffers, offset=start)
+
+
 def _joined(kind: pa.DataType, values: Sequence[bytes] | Sequence[str], data: bytes) -> pa.Array:
     count = len(values)
     sizes = pa.py_buffer(pack(f"{count + 1}i", 0, *map(len, values)))
@@ -82,6 +102,8 @@ def _joined(kind: pa.DataType, values: Sequence[bytes] | Sequence[str], data: by
 
 
 def _strings(values: Sequence[Any]) -> pa.Array:
+    if (found := _native(pa.string(), values)) is not None:
+        return found
     try:
         text = "".join(values)
     except TypeError:  # One is missing.
@@ -93,6 +115,9 @@ def _strings(values: Sequence[Any]) -> pa.Array:
 
 
 def _timestamps(epoch_seconds: Sequence[float]) -> pa.Array:
+    if (functions := native()) is not None:
+        micros = pa.py_buffer(functions.microseconds(epoch_seconds))
+        return pa.Array.from_buffers(_TIMESTAMP, len(epoch_seconds), [None, micros])
     seconds = _floats(epoch_seconds)
     whole = _trunc([seconds])
     micros = _round([_multiply([_subtract([seconds, whole]), _MILLION])], _TO_NEAREST_EVEN)

@@ -10,7 +10,9 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+from kinesis_publishers.model.packed import Buffers
 
 SWITCH: Final = "KINESIS_PUBLISHERS_NATIVE"
 # What the functions take and return; it changes together with them.
@@ -19,17 +21,19 @@ _DISTRIBUTION: Final = "kinesis-publishers-native"
 _MODULE: Final = "kinesis_publishers_native"
 
 NativeColumns: TypeAlias = tuple[
-    list[bytes],
-    list[str | None],
-    list[str],
+    Any,
+    Any,
+    Any,
     list[float],
     list[str | None] | None,
     str | None,
     str | None,
     int | None,
+    bool,
 ]
 """Payloads, partition keys, sequence numbers, arrivals, encryption types, the next iterator, the
-continuation, and the lag in milliseconds."""
+continuation, the lag in milliseconds, and whether the sequence numbers are known to ascend. The
+first three are lists, or ``Buffers`` if they are packed."""
 
 
 class NativeFunctions(Protocol):
@@ -37,7 +41,7 @@ class NativeFunctions(Protocol):
 
     __version__: str
 
-    def columns(self, body: bytes, is_cbor: bool, /) -> NativeColumns | None:
+    def columns(self, body: bytes, is_cbor: bool, is_packed: bool, /) -> NativeColumns | None:
         """Decode an answer of GetRecords, or the payload of an event."""
 
     def unpack(
@@ -52,6 +56,12 @@ class NativeFunctions(Protocol):
 
     def hash_keys(self, keys: Sequence[str], /) -> list[int]:
         """Return the MD5 of each partition key as a number."""
+
+    def joined(self, values: Sequence[bytes | str | None], /) -> Buffers | None:
+        """Return the offsets, the data and the bitmap of an Arrow array."""
+
+    def microseconds(self, epoch_seconds: Sequence[float], /) -> bytes:
+        """Return the values of an Arrow array of timestamps."""
 
 
 @cache

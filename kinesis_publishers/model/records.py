@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from attrs import Factory, evolve, field, frozen
 
+from kinesis_publishers.model.packed import PackedColumn
 from kinesis_publishers.model.positions import SequenceNumber
 from kinesis_publishers.model.shards import ChildShard, Shard
 
@@ -167,7 +168,7 @@ class RecordBatch:
     has_arrival_times: bool = True
     failures: dict[str, Exception] | None = None
     payload_bytes: int = field(
-        init=False, default=Factory(lambda self: sum(map(len, self.payloads)), takes_self=True)
+        init=False, default=Factory(lambda self: _bytes_in(self.payloads), takes_self=True)
     )
 
     @classmethod
@@ -257,6 +258,9 @@ class RecordBatch:
 
     def in_order(self) -> RecordBatch:
         """Return the records in ascending order, each place once; the batch itself if possible."""
+        numbers = self.sequence_numbers
+        if isinstance(numbers, PackedColumn) and numbers.is_ascending:
+            return self
         places = self._places()
         if all(map(lt, places, islice(places, 1, None))):
             return self
@@ -271,6 +275,10 @@ class RecordBatch:
             return list(map(self._number_at, range(len(numbers))))
         # Decimal numbers of equal length sort as text, at a fraction of the cost of integers.
         return numbers if len(set(map(len, numbers))) < 2 else list(map(int, numbers))
+
+    def unpacked(self) -> RecordBatch:
+        """Return the records with columns of objects, for what looks at each of them."""
+        return self._select(list) if isinstance(self.payloads, PackedColumn) else self
 
     def _select(self, pick: Callable[[Sequence[Any]], Sequence[Any]]) -> RecordBatch:
         columns: dict[str, Any] = {
@@ -303,6 +311,12 @@ class RecordBatch:
             self.arrival_epoch_seconds,
             self.sub_sequence_numbers,
         )
+
+
+def _bytes_in(payloads: Sequence[bytes]) -> int:
+    if isinstance(payloads, PackedColumn):
+        return payloads.total_bytes
+    return sum(map(len, payloads))
 
 
 def _column(values: Sequence[_T | None] | None, count: int) -> Iterable[_T | None]:

@@ -145,7 +145,12 @@ class KinesisDataFetcher:
             )
         async with (
             shared_consumers(properties, events) as shared,
-            open_services(shared.properties, events=shared.events, clock=clock) as services,
+            open_services(
+                shared.properties,
+                events=shared.events,
+                clock=clock,
+                packs_columns=isinstance(on_batch, DeliverySink) and on_batch.packs_columns,
+            ) as services,
             open_checkpointer(
                 properties, clock=services.clock, events=services.events
             ) as checkpointer,

@@ -4,71 +4,101 @@
 //! damage included, and the reference decides. What it returns is what the reference returns.
 #![forbid(unsafe_code)]
 
-use base64_simd::STANDARD;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyFloat, PyList, PyString};
 
 mod aggregates;
+mod arrays;
 mod cbor;
 mod json;
 mod page;
 
-use page::{Page, Payload};
+use page::{Page, Payload, Row};
 
 /// What the functions take and return. kinesis-publishers uses those with its own number.
 const INTERFACE: u32 = 1;
 
 /// Payloads, partition keys, sequence numbers, arrivals in epoch seconds, encryption types or
-/// `None`, the next iterator, the continuation, and the lag in milliseconds.
+/// `None`, the next iterator, the continuation, the lag in milliseconds, and whether the sequence
+/// numbers have one length and ascend. The first three are lists, or the buffers of arrays.
 type Columns<'py> = (
-    Bound<'py, PyList>,
-    Bound<'py, PyList>,
-    Bound<'py, PyList>,
+    PyObject,
+    PyObject,
+    PyObject,
     Bound<'py, PyList>,
     Option<Bound<'py, PyList>>,
     Option<String>,
     Option<String>,
     Option<i64>,
+    bool,
 );
 
 fn payload<'py>(py: Python<'py>, payload: Payload<'_>) -> Option<Bound<'py, PyBytes>> {
-    match payload {
-        Payload::Bytes(bytes) => Some(PyBytes::new(py, bytes)),
-        Payload::Base64(text) => {
-            let size = STANDARD.decoded_length(text).ok()?;
-            PyBytes::new_with(py, size, |room| {
-                STANDARD
-                    .decode(text, base64_simd::Out::from_slice(room))
-                    .map(|_| ())
-                    .map_err(|_| pyo3::exceptions::PyValueError::new_err(()))
-            })
-            .ok()
-        }
+    if let Payload::Bytes(bytes) = payload {
+        return Some(PyBytes::new(py, bytes));
     }
+    let write =
+        |room: &mut [u8]| payload.write(room).ok_or_else(|| PyValueError::new_err("not base64"));
+    PyBytes::new_with(py, payload.size()?, write).ok()
+}
+
+fn lists(py: Python<'_>, rows: &[Row<'_>]) -> Option<[PyObject; 3]> {
+    let mut payloads = Vec::with_capacity(rows.len());
+    for row in rows {
+        payloads.push(payload(py, row.payload)?);
+    }
+    let keys =
+        rows.iter().map(|row| row.partition_key.as_deref().map(|key| PyString::new(py, key)));
+    let numbers = rows.iter().map(|row| PyString::new(py, row.sequence_number));
+    Some([
+        PyList::new(py, payloads).ok()?.into(),
+        PyList::new(py, keys).ok()?.into(),
+        PyList::new(py, numbers).ok()?.into(),
+    ])
+}
+
+fn text(text: &str) -> Payload<'_> {
+    Payload::Bytes(text.as_bytes())
+}
+
+fn arrays(py: Python<'_>, rows: &[Row<'_>]) -> Option<[PyObject; 3]> {
+    let payloads: Vec<_> = rows.iter().map(|row| Some(row.payload)).collect();
+    let numbers: Vec<_> = rows.iter().map(|row| Some(text(row.sequence_number))).collect();
+    let keys: Vec<_> = rows.iter().map(|row| row.partition_key.as_deref().map(text)).collect();
+    let object = |column: &[Option<Payload<'_>>]| -> Option<PyObject> {
+        Some(arrays::binary(py, column)?.into_pyobject(py).ok()?.into_any().unbind())
+    };
+    Some([object(&payloads)?, object(&keys)?, object(&numbers)?])
 }
 
 /// Returns the columns of a body; `None` for the reference to decide.
 #[pyfunction]
-fn columns<'py>(py: Python<'py>, body: &[u8], is_cbor: bool) -> PyResult<Option<Columns<'py>>> {
-    let page = match if is_cbor { cbor::parse(body) } else { json::parse(body) } {
-        None => return Ok(None),
-        Some(page) => page,
-    };
+fn columns<'py>(
+    py: Python<'py>,
+    body: &[u8],
+    is_cbor: bool,
+    is_packed: bool,
+) -> PyResult<Option<Columns<'py>>> {
+    let page =
+        match py.allow_threads(|| if is_cbor { cbor::parse(body) } else { json::parse(body) }) {
+            None => return Ok(None),
+            Some(page) => page,
+        };
     // For the end of a shard it would be too little.
     if page.next_shard_iterator.as_deref() == Some("") {
         return Ok(None);
     }
     let Page { rows, next_shard_iterator, continuation, millis_behind_latest } = page;
-    let mut payloads = Vec::with_capacity(rows.len());
-    for row in &rows {
-        match payload(py, row.payload) {
-            None => return Ok(None),
-            Some(bytes) => payloads.push(bytes),
-        }
-    }
-    let keys =
-        rows.iter().map(|row| row.partition_key.as_deref().map(|key| PyString::new(py, key)));
-    let numbers = rows.iter().map(|row| PyString::new(py, row.sequence_number));
+    let is_ascending = rows.windows(2).all(|pair| {
+        let [one, next] = [pair[0].sequence_number, pair[1].sequence_number];
+        one.len() == next.len() && one < next
+    });
+    let found = if is_packed { arrays(py, &rows) } else { lists(py, &rows) };
+    let [payloads, keys, numbers] = match found {
+        None => return Ok(None),
+        Some(found) => found,
+    };
     let arrivals = rows.iter().map(|row| PyFloat::new(py, row.arrival_epoch_seconds));
     let mut last: Option<(&str, Bound<'py, PyString>)> = None;
     let encryption = if rows.iter().any(|row| row.encryption_type.is_some()) {
@@ -87,14 +117,15 @@ fn columns<'py>(py: Python<'py>, body: &[u8], is_cbor: bool) -> PyResult<Option<
         None
     };
     Ok(Some((
-        PyList::new(py, payloads)?,
-        PyList::new(py, keys)?,
-        PyList::new(py, numbers)?,
+        payloads,
+        keys,
+        numbers,
         PyList::new(py, arrivals)?,
         encryption,
         next_shard_iterator.map(String::from),
         continuation.map(String::from),
         millis_behind_latest,
+        is_ascending,
     )))
 }
 
@@ -145,6 +176,30 @@ fn hash_keys(keys: Vec<Bound<'_, PyString>>) -> PyResult<Vec<u128>> {
     keys.iter().map(|one| Ok(aggregates::hash_key(one.to_str()?))).collect()
 }
 
+/// Returns the buffers of an Arrow array of binary or string; `None` for the reference to decide.
+#[pyfunction]
+fn joined<'py>(py: Python<'py>, values: &Bound<'py, PyAny>) -> Option<arrays::Buffers<'py>> {
+    let values: Vec<Bound<'py, PyAny>> = values.downcast::<PyList>().ok()?.iter().collect();
+    let mut pieces = Vec::with_capacity(values.len());
+    for value in &values {
+        pieces.push(if let Ok(bytes) = value.downcast_exact::<PyBytes>() {
+            Some(Payload::Bytes(bytes.as_bytes()))
+        } else if let Ok(value) = value.downcast_exact::<PyString>() {
+            Some(text(value.to_str().ok()?))
+        } else {
+            value.is_none().then_some(())?;
+            None
+        });
+    }
+    arrays::binary(py, &pieces)
+}
+
+/// Returns the microseconds of times in epoch seconds as 64-bit integers.
+#[pyfunction]
+fn microseconds<'py>(py: Python<'py>, epoch_seconds: Vec<f64>) -> Option<Bound<'py, PyBytes>> {
+    arrays::timestamps(py, &epoch_seconds)
+}
+
 #[pymodule]
 fn kinesis_publishers_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -153,5 +208,7 @@ fn kinesis_publishers_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(unpack, module)?)?;
     module.add_function(wrap_pyfunction!(pack, module)?)?;
     module.add_function(wrap_pyfunction!(hash_keys, module)?)?;
+    module.add_function(wrap_pyfunction!(joined, module)?)?;
+    module.add_function(wrap_pyfunction!(microseconds, module)?)?;
     Ok(())
 }

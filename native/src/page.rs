@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use base64_simd::{Out, STANDARD};
+
 /// The year 10,000 in epoch seconds: a later arrival is beyond any calendar.
 const CALENDAR_END: f64 = 253_402_300_800.0;
 
@@ -10,6 +12,27 @@ const CALENDAR_END: f64 = 253_402_300_800.0;
 pub enum Payload<'a> {
     Bytes(&'a [u8]),
     Base64(&'a [u8]),
+}
+
+impl Payload<'_> {
+    /// How many bytes it has; `None` if that already shows that it is no base64.
+    pub fn size(self) -> Option<usize> {
+        match self {
+            Payload::Bytes(bytes) => Some(bytes.len()),
+            Payload::Base64(text) => STANDARD.decoded_length(text).ok(),
+        }
+    }
+
+    /// Writes its bytes into a room of its size.
+    pub fn write(self, room: &mut [u8]) -> Option<()> {
+        match self {
+            Payload::Bytes(bytes) => room.copy_from_slice(bytes),
+            Payload::Base64(text) => {
+                STANDARD.decode(text, Out::from_slice(room)).ok()?;
+            }
+        }
+        Some(())
+    }
 }
 
 #[derive(Debug, PartialEq)]

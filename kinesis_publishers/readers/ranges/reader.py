@@ -46,9 +46,11 @@ class KinesisRangeReader:
 
     @classmethod
     @asynccontextmanager
-    async def from_properties(cls, properties: Properties) -> AsyncIterator[Self]:
+    async def from_properties(
+        cls, properties: Properties, *, packs_columns: bool = False
+    ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a reader, and close them."""
-        async with open_services(properties) as services:
+        async with open_services(properties, packs_columns=packs_columns) as services:
             yield cls(services, RangePublishers.select(properties, services))
 
     async def read(

@@ -8,20 +8,25 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from attrs import asdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinesis_publishers.aggregation import decode_aggregate, pack_plain
+from kinesis_publishers import RecordBatch
+from kinesis_publishers.aggregation import decode_aggregate, has_aggregates, pack_plain
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.subscription import decode_event
 from kinesis_publishers.errors import KinesisPublishersError
 from kinesis_publishers.model import hash_keys_of
+from kinesis_publishers.model.arrow import _timestamps
 from kinesis_publishers.model.native import SWITCH, find_native, native
+from kinesis_publishers.model.packed import PackedColumn
+from kinesis_publishers.testing.fakes import sample_shard
 from tests.examples import examples
 from tests.unit.aggregation.aggregate_support import MAGIC, aggregate_of, record_of
-from tests.unit.aws.test_aws_decoding import ANSWERS, as_body, as_cbor, one_record
+from tests.unit.aws.test_aws_decoding import ANSWERS, NOW, as_body, as_cbor, one_record
 
 if TYPE_CHECKING:
     import random
@@ -37,8 +42,11 @@ MUTATIONS = 50
 TEXTS = st.text(max_size=9)
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "json": decode_get_records,
+    "json-packed": partial(decode_get_records, is_packed=True),
     "cbor": partial(decode_get_records, is_cbor=True),
+    "cbor-packed": partial(decode_get_records, is_cbor=True, is_packed=True),
     "event": decode_event,
+    "event-packed": partial(decode_event, is_packed=True),
 }
 
 
@@ -57,7 +65,11 @@ def outcome(decode: Callable[[bytes], Any], body: bytes) -> object:
     except KinesisPublishersError as error:
         return type(error), str(error)
     # 1 and 1.0 are equal.
-    return None if found is None else repr(asdict(found))
+    return None if found is None else repr(asdict(found, value_serializer=unpacked))
+
+
+def unpacked(_: object, __: object, value: object) -> object:
+    return list(value) if isinstance(value, PackedColumn) else value
 
 
 def assert_equal(decode: Callable[[bytes], Any], bodies: list[bytes]) -> None:
@@ -105,9 +117,11 @@ LENGTHS = [0x18, 0x19, 0x1A, 0x1B, 0x1F, 0x58, 0x78, 0x9F, 0xBF, 0x7F, 0x80, 0x0
 def test_an_answer_is_decoded_as_in_python_however_damaged(
     answer: dict[str, Any], continuation: str | None, chance: random.Random, kind: str
 ):
-    if kind == "event":
+    if kind.startswith("event"):
         answer = answer | {"ContinuationSequenceNumber": continuation}
-    body = as_cbor(answer, indefinite=chance.random() < 0.5) if kind == "cbor" else as_body(answer)
+    body = as_body(answer)
+    if kind.startswith("cbor"):
+        body = as_cbor(answer, indefinite=chance.random() < 0.5)
     damaged = [mutated(body, chance) for _ in range(MUTATIONS)]
     assert_equal(DECODERS[kind], [body, *damaged])
 
@@ -119,7 +133,7 @@ def test_what_the_service_sends_is_not_left_to_python(
     answer["ChildShards"] = []
     with switched("1") as functions:
         assert functions is not None
-        assert functions.columns(encode(answer), encode is as_cbor) is not None
+        assert functions.columns(encode(answer), encode is as_cbor, False) is not None
 
 
 @pytest.mark.parametrize(
@@ -148,6 +162,72 @@ def test_unusual_values_are_those_of_python(changes: dict[str, Any], escaped: bo
     answer = one_record(**changes)
     body = json.dumps(answer, ensure_ascii=escaped).encode()
     assert_equal(decode_get_records, [body, body.replace(b": ", b" :\t\n").replace(b"/", b"\\/")])
+
+
+@given(ANSWERS, st.integers(0, 6), st.integers(0, 6), st.sampled_from([as_body, as_cbor]))
+def test_packed_columns_are_as_good_as_lists(
+    answer: dict[str, Any], start: int, stop: int, encode: Callable[[object], bytes]
+):
+    body, is_cbor = encode({**answer, "ChildShards": []}), encode is as_cbor
+    with switched("1"):
+        packed, plain = (
+            RecordBatch.from_page(
+                decode_get_records(body, is_cbor=is_cbor, is_packed=is_packed),
+                shard=sample_shard(),
+                requested_at=NOW,
+            ).slice(start, stop)
+            for is_packed in (True, False)
+        )
+    assert isinstance(packed.payloads, PackedColumn)
+    for one, other in ((packed, plain), (packed.unpacked(), plain)):
+        assert list(one) == list(other)
+        assert one.payload_bytes == other.payload_bytes
+        assert has_aggregates(one.payloads) == has_aggregates(other.payloads)
+        assert list(one.in_order()) == list(other.in_order())
+        assert list(one.joined(one)) == list(other.joined(other))
+        assert one.last_sequence_number == other.last_sequence_number
+        assert [one.payloads[at] for at in range(-len(one), len(one))] == [*other.payloads] * 2
+        for is_on in "01":
+            with switched(is_on):
+                assert one.to_arrow().equals(other.to_arrow())
+                assert one.to_arrow().validate(full=True) is None
+
+
+@given(st.lists(st.sampled_from([b"", MAGIC, MAGIC[:3], b"x", MAGIC + b"x", b"x" + MAGIC])))
+def test_an_aggregate_is_found_in_a_packed_column(payloads: list[bytes]):
+    with switched("1") as functions:
+        assert functions is not None
+        buffers = functions.joined([b"cut off", *payloads, MAGIC])
+        assert buffers is not None
+    part = PackedColumn(buffers, is_text=False)[1:-1]
+    assert list(part) == payloads
+    assert has_aggregates(part) == any(one.startswith(MAGIC) for one in payloads)
+
+
+@given(st.lists(st.none() | st.text(), max_size=20) | st.lists(st.binary(), max_size=20))
+def test_arrays_are_those_of_pyarrow(values: list[Any]):
+    kind = pa.binary() if values and isinstance(values[0], bytes) else pa.string()
+    with switched("1") as functions:
+        assert functions is not None
+        try:
+            expected = pa.array(values, kind)
+        except UnicodeEncodeError:
+            assert functions.joined(values) is None
+            return
+        offsets, data, bitmap = functions.joined(values) or (b"", b"", None)
+    bitmap_buffer = None if bitmap is None else pa.py_buffer(bitmap)
+    buffers = [bitmap_buffer, pa.py_buffer(offsets), pa.py_buffer(data)]
+    found = pa.Array.from_buffers(kind, len(values), buffers)
+    found.validate(full=True)
+    assert found.equals(expected)
+
+
+@given(st.lists(st.floats(0, 253_402_300_799.999)))
+def test_timestamps_are_those_of_the_kernels_of_arrow(seconds: list[float]):
+    with switched("0"):
+        expected = _timestamps(seconds)
+    with switched("1"):
+        assert _timestamps(seconds).equals(expected)
 
 
 @given(
