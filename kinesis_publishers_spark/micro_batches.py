@@ -243,8 +243,9 @@ class MicroBatches:
 
     def _use(self, choice: _Choice | None) -> None:
         choice = choice or _Choice(self._usual.planner)
-        if choice != self._choice:
+        if choice.planner is not self._choice.planner:
             self._end_session()
+        if choice != self._choice:
             self._batch, self._choice = None, choice
 
     def _plan(self, start: Offset, limit: BatchLimit | None) -> Offset:

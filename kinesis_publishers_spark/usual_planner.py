@@ -25,9 +25,10 @@ _RECENT_MILLIS = 5_000
 class UsualPlanner:
     """The planner of the next micro-batch, unless that must have all records that exist now.
 
-    ``auto`` uses prefetch, which has the lower latency, until a micro-batch half fills the pool:
-    that backlog is too large for the driver. Then the executors read, until several micro-batches
-    in a row are small.
+    ``auto`` begins with ranges, because nothing tells how large the backlog is; with enhanced
+    fan-out it begins with prefetch. Several small micro-batches in a row make it use prefetch,
+    which has the lower latency, until one half fills the pool: that backlog is too large for the
+    driver, and the executors read again.
     """
 
     def __init__(self, properties: Properties) -> None:
@@ -35,12 +36,15 @@ class UsualPlanner:
         self._pool_records, self._pool_bytes = pending.max_records, pending.max_bytes
         spark = SparkConfig.from_properties(properties)
         is_auto = spark.planner is Planner.AUTO
+        factory = publisher_factory_class(properties)
         limits = (spark.max_records_per_trigger, spark.max_bytes_per_trigger)
         # Under ranges, the driver reads the bytes once more to count a limit.
-        self._takes_turns = (
-            is_auto and limits == (None, None) and publisher_factory_class(properties).reads_ranges
-        )
-        self.planner = Planner.PREFETCH if is_auto else spark.planner
+        self._takes_turns = is_auto and limits == (None, None) and factory.reads_ranges
+        self.planner = spark.planner
+        if is_auto:
+            # A subscription, which is there for its latency, begins with the query.
+            begins_with_ranges = self._takes_turns and not factory.subscribes
+            self.planner = Planner.RANGES if begins_with_ranges else Planner.PREFETCH
         self._little_in_a_row = 0
 
     def observe(

@@ -116,7 +116,7 @@ def test_both_configured_limits_hold_although_spark_carries_one(
     options: dict[str, str], asked: Any, expected: BatchLimit
 ) -> None:
     sessions = TipSessions(9)
-    sessions.reader(**options).latestOffset(PLACE_3, asked)
+    sessions.reader(**{"kinesis.spark.planner": "prefetch"}, **options).latestOffset(PLACE_3, asked)
     assert sessions.calls == [f"prefetch.plan(3, {expected})"]
 
 

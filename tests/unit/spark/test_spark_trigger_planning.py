@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.manual_clock import ManualClock
 
 NO_LIMIT = BatchLimit()
+PREFETCH = {"kinesis.spark.planner": "prefetch"}
 
 
 def ends_at(end: dict[str, Any], number: int) -> bool:
@@ -60,16 +61,17 @@ def _planned_at(sessions: TipSessions, tips: list[int], **options: str) -> list[
 
 def test_by_default_the_executors_read_what_half_fills_the_pool_until_little_comes() -> None:
     sessions = TipSessions(1)
-    tips = [5, 9, 14, 20, 22, 23, 24, 27, 28, 29, 30, 31]
-    # After 50 bytes, until three in a row had less than 12.5.
-    expected = ["prefetch"] * 3 + ["ranges"] * 8 + ["prefetch"]
+    tips = [5, 6, 7, 8, 9, 14, 20, 22, 23, 24, 27, 28, 29, 30, 31]
+    # From the start and after 50 bytes, until three in a row had less than 12.5.
+    expected = ["ranges"] * 4 + ["prefetch"] * 2 + ["ranges"] * 8 + ["prefetch"]
     assert _planned_at(sessions, tips) == expected
 
 
 def test_the_records_count_for_the_pool_too() -> None:
     sessions = TipSessions(1)
-    little = {"kinesis.pending.maxbytes": "1GiB", "kinesis.pending.maxrecords": "8"}
-    assert _planned_at(sessions, [4, 8, 9], **little) == ["prefetch"] * 2 + ["ranges"]
+    little = {"kinesis.pending.maxbytes": "1GiB", "kinesis.pending.maxrecords": "16"}
+    expected = ["ranges"] * 3 + ["prefetch"] * 2 + ["ranges"]
+    assert _planned_at(sessions, [2, 3, 4, 8, 16, 17], **little) == expected
 
 
 @pytest.mark.parametrize("left", [{"left_records": 7}, {"left_bytes": 70}])
@@ -78,7 +80,8 @@ def test_what_waits_for_a_shard_that_is_behind_counts_for_the_pool_too(
 ) -> None:
     sessions = TipSessions(1, **left)
     little = {"kinesis.pending.maxrecords": "16"}
-    assert _planned_at(sessions, [3, 4], **little) == ["prefetch", "ranges"]
+    expected = ["ranges"] * 3 + ["prefetch", "ranges"]
+    assert _planned_at(sessions, [2, 3, 4, 6, 7], **little) == expected
 
 
 def test_a_limit_is_counted_by_prefetch_however_much_waits() -> None:
@@ -93,7 +96,7 @@ def test_at_the_tip_nothing_new_is_little_as_well() -> None:
     for _ in range(4):
         assert reader.latestOffset(start, reader.getDefaultReadLimit()) == start
     assert sessions.calls == [
-        *(f"prefetch.plan(1, {NO_LIMIT})", "prefetch.close()"),
+        f"ranges.plan(1, {NO_LIMIT})",
         *[f"ranges.plan(9, {NO_LIMIT})"] * 3,
         *("ranges.close()", f"prefetch.plan(9, {NO_LIMIT})"),
     ]
@@ -101,12 +104,13 @@ def test_at_the_tip_nothing_new_is_little_as_well() -> None:
 
 def test_the_lag_stays_known_between_two_planners() -> None:
     sessions = TipSessions(9)
-    reader = sessions.reader(**{"kinesis.pending.maxbytes": "100"})
-    reader.latestOffset(place(1), reader.getDefaultReadLimit())
-    assert sessions.calls[-1] == "prefetch.close()"
+    reader = sessions.reader()
+    for _ in range(3):
+        reader.latestOffset(place(9), reader.getDefaultReadLimit())
+    assert sessions.calls[-1] == "ranges.close()"
     report = reader.reportLatestOffset()
     assert report is not None
-    assert (report["planner"], report["maxLagMillis"]) == ("prefetch", 700)
+    assert (report["planner"], report["maxLagMillis"]) == ("ranges", 700)
 
 
 @pytest.mark.parametrize("configured", ["prefetch", "ranges"])
@@ -123,7 +127,7 @@ def test_once_has_everything_in_one_micro_batch_under_any_configuration(configur
 
 def test_a_new_query_begins_at_one_place_although_once_changes_the_planner() -> None:
     sessions = TipSessions(3)
-    reader = sessions.reader()
+    reader = sessions.reader(**PREFETCH)
     start = reader.initialOffset()
     sessions.tip = 9
     end = reader.latestOffset(start, ReadAllAvailable())
@@ -149,7 +153,7 @@ def test_available_now_is_prepared_and_planned_by_the_configured_planner() -> No
 @pytest.mark.parametrize(
     ("options", "limit", "end"),
     [
-        ({}, None, 9),
+        (PREFETCH, None, 9),
         ({"maxRecordsPerTrigger": "4"}, BatchLimit(records=4), 7),
     ],
 )
@@ -172,6 +176,21 @@ def test_the_first_micro_batch_of_spark_4_0_has_all_that_the_limit_allows(
         f"ranges.partitions(3, {end})",
         "ranges.close()",
         f"prefetch.plan({end}, {limit or NO_LIMIT})",
+    ]
+
+
+def test_one_session_plans_the_first_micro_batch_of_spark_4_0_and_the_next() -> None:
+    sessions = TipSessions(9)
+    reader = sessions.reader()
+    reader.partitions(place(3), place(3))
+    reader.partitions(place(3), reader.latestOffset())
+    sessions.tip = 12
+    reader.latestOffset()
+    assert sessions.calls == [
+        "ranges.replay(3, 3)",
+        "ranges.plan(3, None)",
+        "ranges.partitions(3, 9)",
+        f"ranges.plan(9, {NO_LIMIT})",
     ]
 
 
@@ -260,7 +279,7 @@ def test_the_lag_is_not_asked_for_at_every_look(
     """Once a second is enough, and once more when there is a micro-batch."""
     monkeypatch.setattr(stream_reader, "_REPORT_SECONDS", seconds)
     sessions = TipSessions(9)
-    reader = sessions.reader()
+    reader = sessions.reader(**PREFETCH)
     asked_for_the_report = 0
     start = place(3)
     # A micro-batch, nothing new, another one.
@@ -324,14 +343,14 @@ def test_a_micro_batch_is_logged_when_it_is_planned_and_when_it_is_committed(
         reader.commit(end)
     planned, committed = caplog.records
     assert planned.getMessage().startswith(
-        "micro-batch planned streams=orders planner=prefetch shards=1 records=6 payload_bytes=60 "
+        "micro-batch planned streams=orders planner=ranges shards=1 records=6 payload_bytes=60 "
         "max_lag_millis=700 buffered_records=2 plan_seconds="
     )
     assert vars(planned)["kinesis_event"] == "planned"
     assert vars(planned)["kinesis_shards"] == 1
     assert vars(planned)["kinesis_records"] == 6
     assert vars(planned)["kinesis_plan_seconds"] >= 0
-    assert committed.getMessage() == "micro-batch committed streams=orders planner=prefetch"
+    assert committed.getMessage() == "micro-batch committed streams=orders planner=ranges"
 
 
 def test_a_level_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

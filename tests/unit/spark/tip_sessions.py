@@ -66,10 +66,13 @@ class TipSession(Session):
             end=offset({SHARD: after(end)}, first={SHARD: begin + 1}),
             records=end - begin,
             payload_bytes=10 * (end - begin),
-            left_records=self._sessions.left_records,
-            left_bytes=self._sessions.left_bytes,
+            left_records=self._sessions.left_records * (self._name == "prefetch"),
+            left_bytes=self._sessions.left_bytes * (self._name == "prefetch"),
             partitions=partial(self._partitions, "partitions", begin, end),
         )
+
+    def look_ahead(self) -> None:
+        pass
 
     def replay(self, start: Offset, end: Offset) -> list[InputPartition]:
         return self._partitions("replay", number_of(start), number_of(end))
@@ -98,8 +101,8 @@ class TipSessions:
         tip: the last record.
         calls: what was planned.
         limits: of the micro-batches.
-        left_records: how many every micro-batch leaves for a later one, and how large they are.
-        left_bytes: the same.
+        left_records: how many every prefetched micro-batch leaves for a later one.
+        left_bytes: how large they are.
         lags: how often the lag was asked for.
         caught_up_to: up to which instant the last session reads, ``None`` without an end.
     """

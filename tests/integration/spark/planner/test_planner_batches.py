@@ -197,7 +197,7 @@ def test_a_batch_does_not_hold_the_session_that_planned_it(server: LocalKinesis)
         return session
 
     put(server, ["a", "b"])
-    one = MicroBatches(Properties.parse(options(server)), make)
+    one = MicroBatches(Properties.parse(options(server, spark_planner="prefetch")), make)
     start = one.initial_offset()
     wait_for_buffered(one, 2)
     end = one.latest_offset(start, NO_LIMIT)

@@ -135,4 +135,4 @@ def test_auto_takes_turns_and_each_record_comes_once(
     ledger.assert_in_order_per_key(map(places, query.batches))
     assert len({row for batch in query.batches for row in batch.rows}) == 360
     turns = [one for one, before in zip(planned, ["", *planned], strict=False) if one != before]
-    assert turns[:4] == ["prefetch", "ranges", "prefetch", "ranges"]
+    assert turns[:4] == ["ranges", "prefetch", "ranges", "prefetch"]
