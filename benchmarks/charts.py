@@ -111,23 +111,22 @@ def fan_out() -> Chart:
         tuple(
             _client(label, _row(rows, client=name, subscriptions=8, protocol=protocol))
             for label, name, protocol in (
+                ("kinesis-publishers, HTTP/2", "ours", "TLS, HTTP/2"),
+                ("aiobotocore, HTTP/2", "aiobotocore-http2", "TLS, HTTP/2"),
                 ("kinesis-publishers, HTTP/1.1", "ours", "HTTP/1.1"),
                 ("aiobotocore, HTTP/1.1", "aiobotocore", "HTTP/1.1"),
-                ("kinesis-publishers, HTTP/2, pyreqwest", "ours-fast", "TLS, HTTP/2"),
-                ("kinesis-publishers, HTTP/2, httpx", "ours", "TLS, HTTP/2"),
-                ("aiobotocore, HTTP/2", "aiobotocore-http2", "TLS, HTTP/2"),
             )
         ),
         ("fanout",),
         figure="{times_baseline:.1f} times aiobotocore".format(
-            **_row(rows, client="ours", subscriptions=8, protocol="HTTP/1.1")
+            **_row(rows, client="ours", subscriptions=8, protocol="TLS, HTTP/2")
         ),
     )
 
 
 def latency() -> Chart:
     """Return how long a record takes to the application."""
-    pushed = _row(_result("fanout")["latency"], protocol="HTTP/1.1", shards=8)
+    pushed = _row(_result("fanout")["latency"], protocol="TLS, HTTP/2", shards=8)
     called = [row for row in _result("spark-tip")["latency"] if row["shards"] == 8]
     return Chart(
         "From a put to the application",

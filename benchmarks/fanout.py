@@ -27,7 +27,7 @@ from benchmarks.polling import environment, heading, numbers, publish
 if TYPE_CHECKING:
     from benchmarks.canned_fanout import FanOutServer
 
-_PACKAGES = ("botocore", "aiobotocore", "aiohttp", "httpx", "h2", "pyreqwest", "orjson", "pybase64")
+_PACKAGES = ("botocore", "aiobotocore", "aiohttp", "httpx", "h2", "hpack", "orjson", "pybase64")
 _PARTS = ("throughput", "latency", "idle", "blocked")
 _RECORD_BYTES = 1024
 _ENDLESS_PAGES = 999_999_999
@@ -45,7 +45,7 @@ class Contest:
 
 _CONTESTS = (
     Contest("HTTP/1.1", is_secure=False, clients=("aiobotocore", "ours")),
-    Contest("TLS, HTTP/2", is_secure=True, clients=("aiobotocore-http2", "ours", "ours-fast")),
+    Contest("TLS, HTTP/2", is_secure=True, clients=("aiobotocore-http2", "ours")),
 )
 
 

@@ -49,17 +49,15 @@ class Case(NamedTuple):
 
     name: str
     is_secure: bool
-    http2_client: str = "httpx"
 
 
 _CASES = (
     Case("HTTP/1.1", is_secure=False),
-    Case("HTTP/2, httpx", is_secure=True),
-    Case("HTTP/2, pyreqwest", is_secure=True, http2_client="pyreqwest"),
+    Case("TLS, HTTP/2", is_secure=True),
 )
 
 
-async def idle(target: Target, http2_client: str) -> dict[str, Any]:
+async def idle(target: Target) -> dict[str, Any]:
     """Subscribe to empty shards and return what the process holds once all have been idle."""
     seen: Counter[str] = Counter()
     rss = 0
@@ -76,7 +74,7 @@ async def idle(target: Target, http2_client: str) -> dict[str, Any]:
     async def on_batch(shard: Shard, batch: RecordBatch) -> None:
         raise AssertionError(f"{shard} is not empty")
 
-    properties = subscriber_properties(target, http2_client)
+    properties = subscriber_properties(target)
     async with KinesisDataFetcher.from_properties(properties, on_batch, events=watch) as fetcher:
         await fetcher.run()
     return {"subscriptions": target.workload.shards, "rss_mib": rss / _MIB}
@@ -125,10 +123,10 @@ class _BlockingApplication(DeliverySink):
             await self._delivered.wait()
 
 
-async def blocked(target: Target, http2_client: str, seconds: float) -> dict[str, Any]:
+async def blocked(target: Target, seconds: float) -> dict[str, Any]:
     """Block for ``seconds`` while every shard pushes as fast as it can; then read on."""
     application = _BlockingApplication()
-    properties = subscriber_properties(target, http2_client)
+    properties = subscriber_properties(target)
     async with KinesisDataFetcher.from_properties(
         properties, application, events=application.watch
     ) as fetcher:
@@ -203,7 +201,7 @@ def _run(
     server: FanOutServer, case: Case, part: str, workload: Workload, *options: str
 ) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.fanout_memory", part, *options]
-    command += ["--http2-client", case.http2_client, "--stream", workload.name]
+    command += ["--stream", workload.name]
     command += server.arguments(is_secure=case.is_secure)
     finished = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     print(".", end="", file=sys.stderr, flush=True)
@@ -248,17 +246,13 @@ def main() -> None:
     parser.add_argument("--endpoint", required=True)
     parser.add_argument("--ca-bundle")
     parser.add_argument("--stream", required=True)
-    parser.add_argument("--http2-client", default="httpx")
     parser.add_argument("--seconds", type=float, default=0.0)
     arguments = parser.parse_args()
     workload = Workload.parse(arguments.stream)
     if workload is None:
         sys.exit(f"{arguments.stream!r} does not describe a workload")
     target = Target(arguments.endpoint, arguments.ca_bundle, workload)
-    if arguments.part == "idle":
-        measured = idle(target, arguments.http2_client)
-    else:
-        measured = blocked(target, arguments.http2_client, arguments.seconds)
+    measured = idle(target) if arguments.part == "idle" else blocked(target, arguments.seconds)
     print(json.dumps(asyncio.run(measured)), flush=True)
 
 

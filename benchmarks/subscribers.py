@@ -17,7 +17,6 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchmarks.canned_events import consumer_arn
@@ -88,19 +87,18 @@ class Target:
 Subscriber: TypeAlias = Callable[[Target, Meter], Awaitable[None]]
 
 
-def subscriber_properties(target: Target, http2_client: str = "httpx") -> dict[str, str | int]:
+def subscriber_properties(target: Target) -> dict[str, str | int]:
     """Return properties with which our client subscribes to a canned stream."""
     stream = target.workload.name
     properties = reader_properties(target.url, target.workload) | {
         "kinesis.stream.recordpublisher": "EFO",
         "kinesis.stream.efo.registration": "NONE",
         f"kinesis.stream.efo.consumerarn.{stream}": consumer_arn(target.workload),
-        "kinesis.stream.efo.http2-client": http2_client,
     }
     return properties | ({} if target.ca_bundle is None else {"aws.cabundle": target.ca_bundle})
 
 
-async def ours(target: Target, meter: Meter, http2_client: str = "httpx") -> None:
+async def ours(target: Target, meter: Meter) -> None:
     """Our whole framework; the consumer iterates record by record."""
     from kinesis_publishers import KinesisDataFetcher
 
@@ -108,7 +106,7 @@ async def ours(target: Target, meter: Meter, http2_client: str = "httpx") -> Non
         if not meter.add(shard.shard_id, count_records(batch)):
             fetcher.stop()
 
-    properties = subscriber_properties(target, http2_client)
+    properties = subscriber_properties(target)
     repetitions: list[object] = []
     async with KinesisDataFetcher.from_properties(
         properties, on_batch, events=lambda event: _note_repetition(event, repetitions)
@@ -205,7 +203,6 @@ async def aiobotocore_http2(target: Target, meter: Meter) -> None:
 
 SUBSCRIBERS: dict[str, Subscriber] = {
     "ours": ours,
-    "ours-fast": partial(ours, http2_client="pyreqwest"),
     "aiobotocore": aiobotocore_subscribers,
     "aiobotocore-http2": aiobotocore_http2,
 }

@@ -34,9 +34,9 @@ def cancelled_from_outside_only(error_type: type[Exception], what: str) -> Itera
 async def cancellable(call: Callable[[], Awaitable[_T]]) -> _T:
     """Await ``call()``; raise ``CancelledError`` even if the call swallows a cancellation.
 
-    Some calls swallow one if their result is ready at the same moment: pyreqwest (0.15), and before
-    Python 3.12 ``asyncio.wait_for``, with which redis-py sends every command. The call must not use
-    an ``asyncio.TaskGroup``: before Python 3.13 a failed one leaves a cancellation behind.
+    Before Python 3.12 ``asyncio.wait_for``, with which redis-py sends every command, swallows one
+    if its result is ready at the same moment. The call must not use an ``asyncio.TaskGroup``:
+    before Python 3.13 a failed one leaves a cancellation behind.
     """
     requests = _cancel_requests()
     try:

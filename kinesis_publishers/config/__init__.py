@@ -69,7 +69,6 @@ from kinesis_publishers.config.sections.producing import WhenFull as WhenFull
 from kinesis_publishers.config.sections.reading import DiscoveryConfig as DiscoveryConfig
 from kinesis_publishers.config.sections.reading import Encoding as Encoding
 from kinesis_publishers.config.sections.reading import FanOutConfig as FanOutConfig
-from kinesis_publishers.config.sections.reading import Http2Client as Http2Client
 from kinesis_publishers.config.sections.reading import HttpVersion as HttpVersion
 from kinesis_publishers.config.sections.reading import PendingConfig as PendingConfig
 from kinesis_publishers.config.sections.reading import PollingConfig as PollingConfig

@@ -98,7 +98,6 @@ class Options(TypedDict, total=False):
     stream_deregisterstreamconsumer_backoff_max: Time | None
     stream_deregisterstreamconsumer_backoff_expconst: float | None
     stream_efo_http_version: Literal["auto", "2", "1.1"] | None
-    stream_efo_http2_client: Literal["httpx", "pyreqwest"] | None
     stream_efo_http_client_read_timeout: Time | None
     shard_subscribetoshard_maxretries: int | None
     shard_subscribetoshard_backoff_base: Time | None

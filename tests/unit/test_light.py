@@ -17,7 +17,7 @@ from kinesis_publishers.testing.local_kinesis import LocalKinesis
 _ROOT = Path(__file__).parents[2]
 _SETUP = configparser.ConfigParser(interpolation=None)
 _SETUP.read(_ROOT / "setup.cfg")
-_OPTIONAL = "click fastavro h2 httpx msgpack opentelemetry pandas prometheus_client pyarrow pyspark"
+_OPTIONAL = "click fastavro h2 hpack msgpack opentelemetry pandas prometheus_client pyarrow pyspark"
 _MOST_PACKAGES = 27
 _MOST_BYTES = 60 * 1000 * 1000
 
@@ -101,7 +101,7 @@ next(records(properties, publisher="EFO", consumer_name="me"))
 """
         result = run_lightly(code)
     assert result.stdout == "b'1'\n"
-    assert "needs httpx and h2: pip install 'kinesis-publishers[efo]'" in result.stderr
+    assert "needs hpack: pip install 'kinesis-publishers[efo]'" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ next(records(properties, publisher="EFO", consumer_name="me"))
                 "next(records(stream='orders', region='eu-west-1', publisher='EFO', "
                 "consumer_name='me'))"
             ),
-            r"needs httpx and h2: pip install 'kinesis-publishers\[efo\]'",
+            r"needs hpack: pip install 'kinesis-publishers\[efo\]'",
         ),
         (
             "from kinesis_publishers import RecordBatch\nRecordBatch.to_arrow(None)",

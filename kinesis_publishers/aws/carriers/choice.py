@@ -11,14 +11,10 @@ from kinesis_publishers.aws.carriers.carrier import (
     SubscriptionCarrier,
     http_2_not_offered,
 )
-from kinesis_publishers.config import Http2Client, HttpVersion, SubscriptionHttpConfig
+from kinesis_publishers.config import HttpVersion, SubscriptionHttpConfig
 from kinesis_publishers.errors import ConfigError
 
 _ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_KINESIS", "AWS_ENDPOINT_URL")
-_PACKAGES: Final = {
-    Http2Client.HTTPX: (("httpx", "h2"), "efo"),
-    Http2Client.PYREQWEST: (("pyreqwest",), "fast"),
-}
 
 
 def check_carrier(
@@ -26,31 +22,27 @@ def check_carrier(
 ) -> None:
     """Check that the configured subscriptions to an endpoint are possible; do no I/O.
 
-    The default client may be missing in a process that never ``subscribes``.
+    HTTP/2 needs a package, which may be missing in a process that never ``subscribes``.
 
     Raises:
         InvalidOptionError: HTTP/2 is required of an endpoint without TLS.
-        ConfigError: the client is not installed; the message says what to install.
+        ConfigError: the package is not installed; the message says what to install.
     """
     if url is None and any(map(os.environ.get, _ENDPOINT_VARIABLES)):
         return  # It is checked when the data plane has found it.
     # AWS's own endpoints are https.
     url = url or "https://kinesis"
     if not _speaks_http_1(http, url):
-        if subscribes or http.http2_client is not Http2Client.HTTPX:
-            _check_installed(http)
+        if subscribes:
+            _check_installed()
     elif http.version is HttpVersion.HTTP_2:
         raise http_2_not_offered(url)
 
 
-def _check_installed(http: SubscriptionHttpConfig) -> None:
-    packages, extra = _PACKAGES[http.http2_client]
-    missing = [name for name in packages if find_spec(name) is None]
-    if missing:
+def _check_installed() -> None:
+    if find_spec("hpack") is None:
         raise ConfigError(
-            f"enhanced fan-out over HTTP/2 with {SubscriptionHttpConfig.http2_client.full_key} = "
-            f"{http.http2_client.value} needs {' and '.join(missing)}: "
-            f"pip install 'kinesis-publishers[{extra}]'"
+            "enhanced fan-out over HTTP/2 needs hpack: pip install 'kinesis-publishers[efo]'"
         )
 
 
@@ -58,7 +50,7 @@ def create_carrier(
     endpoint: Endpoint, http: SubscriptionHttpConfig, max_connections: int
 ) -> SubscriptionCarrier:
     """Return the carrier for subscriptions that :func:`check_carrier` allows, not connected yet."""
-    # Imported here: only the chosen client must be installed.
+    # Imported here: only what is chosen must be installed.
     if _speaks_http_1(http, endpoint.url):
         from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 
@@ -67,14 +59,10 @@ def create_carrier(
             read_timeout_seconds=http.read_timeout_seconds,
             max_connections=max_connections,
         )
-    _check_installed(http)
-    if http.http2_client is Http2Client.PYREQWEST:
-        from kinesis_publishers.aws.carriers.pyreqwest_carrier import PyreqwestCarrier
+    _check_installed()
+    from kinesis_publishers.aws.carriers.http2_carrier import Http2Carrier
 
-        return PyreqwestCarrier(endpoint, http)
-    from kinesis_publishers.aws.carriers.httpx_carrier import HttpxCarrier
-
-    return HttpxCarrier(endpoint, http)
+    return Http2Carrier(endpoint, http, max_connections)
 
 
 def _speaks_http_1(http: SubscriptionHttpConfig, url: str) -> bool:

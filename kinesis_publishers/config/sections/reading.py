@@ -139,13 +139,6 @@ class HttpVersion(Enum):
     HTTP_1_1 = "1.1"
 
 
-class Http2Client(Enum):
-    """The library that speaks HTTP/2."""
-
-    HTTPX = "httpx"
-    PYREQWEST = "pyreqwest"
-
-
 class SubscriptionHttpConfig(Section, section="Enhanced fan-out"):
     """How subscriptions are carried."""
 
@@ -155,13 +148,6 @@ class SubscriptionHttpConfig(Section, section="Enhanced fan-out"):
         namespace=Namespace.OURS,
         doc="The protocol of subscriptions: 2, 1.1, or auto (2 where an https endpoint offers it, "
         "as AWS does, and 1.1 otherwise).",
-    )
-    http2_client: Option[Http2Client] = Option(
-        key="stream.efo.http2-client",
-        default=Http2Client.HTTPX,
-        namespace=Namespace.OURS,
-        doc="The HTTP/2 client of subscriptions: httpx, or pyreqwest, which takes a third of the "
-        "CPU (pip install 'kinesis-publishers[fast]').",
     )
     read_timeout_seconds: Option[float] = Option(
         key="stream.efo.http-client.read-timeout",

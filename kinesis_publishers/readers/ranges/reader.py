@@ -11,7 +11,7 @@ from attrs import define, evolve, field, frozen
 
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher, RecordPublisherFactory
 from kinesis_publishers.assembly import Services, open_services, publisher_factory_class
-from kinesis_publishers.config import Properties, SourceConfig, SubscriptionHttpConfig
+from kinesis_publishers.config import Properties, SourceConfig
 from kinesis_publishers.config.assignments import has_other_reader
 from kinesis_publishers.config.catalogue import CUSTOM
 from kinesis_publishers.engine.consumer_context import ConsumerContext
@@ -103,16 +103,11 @@ def as_polling(properties: Properties) -> Properties:
     """Return ``properties`` with polling in place of subscriptions."""
     if not publisher_factory_class(properties).subscribes:
         return properties
-    publisher, http2_client = SourceConfig.record_publisher, SubscriptionHttpConfig.http2_client
+    publisher = SourceConfig.record_publisher
     # Custom options go with the publisher that reads them, unless a class for credentials does too.
     custom = () if has_other_reader(properties) else properties.members(CUSTOM)
     return properties.with_values(
-        {
-            publisher: publisher.default,
-            # Polling does not need the client of the subscriptions to be installed.
-            http2_client: http2_client.default.value,
-            **{CUSTOM.of(name): None for name in custom},
-        }
+        {publisher: publisher.default, **{CUSTOM.of(name): None for name in custom}}
     )
 
 

@@ -24,7 +24,6 @@ from kinesis_publishers.config import (
     AwsConfig,
     CredentialsConfig,
     CredentialsProvider,
-    Http2Client,
     HttpVersion,
     SubscriptionHttpConfig,
 )
@@ -44,12 +43,11 @@ TRIM_HORIZON = StartingPosition.trim_horizon()
 INITIAL = encode_frame({":message-type": "event", ":event-type": "initial-response"}, b"{}")
 _LINGER_ZERO = struct.pack("ii", 1, 0)
 
-#: The ways in which subscriptions are carried: HTTP version, client, TLS.
+#: The ways in which subscriptions are carried: HTTP version, TLS.
 CARRIERS = {
-    "http": (HttpVersion.AUTO, Http2Client.HTTPX, False),
-    "https-1.1": (HttpVersion.HTTP_1_1, Http2Client.HTTPX, True),
-    "httpx": (HttpVersion.AUTO, Http2Client.HTTPX, True),
-    "pyreqwest": (HttpVersion.AUTO, Http2Client.PYREQWEST, True),
+    "http": (HttpVersion.AUTO, False),
+    "https-1.1": (HttpVersion.HTTP_1_1, True),
+    "https-2": (HttpVersion.AUTO, True),
 }
 
 
@@ -325,5 +323,4 @@ def aws_config(url: str, ca_bundle: Path | None) -> AwsConfig:
 
 def http_config(carrier: str, **changes: Any) -> SubscriptionHttpConfig:
     """Return the configuration of one of :data:`CARRIERS`."""
-    version, client, _ = CARRIERS[carrier]
-    return SubscriptionHttpConfig(version=version, http2_client=client, **changes)
+    return SubscriptionHttpConfig(version=CARRIERS[carrier][0], **changes)

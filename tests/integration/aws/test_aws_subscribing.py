@@ -51,7 +51,7 @@ def carrier(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def service(carrier: str, authority: trustme.CA) -> AsyncIterator[ScriptedService]:
-    has_tls = CARRIERS[carrier][2]
+    has_tls = CARRIERS[carrier][1]
     tls = server_tls(authority, ["h2", "http/1.1"]) if has_tls else None
     async with ScriptedService(hold_open, tls).serve() as running:
         yield running
@@ -103,7 +103,7 @@ async def test_the_call_says_what_to_read_and_is_signed(
     assert exchange.headers["x-amz-target"] == "Kinesis_20131202.SubscribeToShard"
     assert exchange.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=key/")
     assert "kinesis-publishers" in exchange.headers["user-agent"]
-    assert (":authority" in exchange.headers) is (carrier in ("httpx", "pyreqwest"))
+    assert (":authority" in exchange.headers) is (carrier == "https-2")
 
 
 async def test_events_come_until_the_service_ends_the_subscription(
@@ -201,7 +201,7 @@ async def test_leaving_in_the_middle_of_an_event_closes_the_connection(
 
 
 async def test_cancelling_a_call_that_is_not_answered_leaves_no_connection(
-    service: ScriptedService, plane: AioDataPlane, carrier: str
+    service: ScriptedService, plane: AioDataPlane
 ) -> None:
     async def never_answer(exchange: Exchange) -> None:
         await exchange.wait_closed()
@@ -216,14 +216,13 @@ async def test_cancelling_a_call_that_is_not_answered_leaves_no_connection(
     entering.cancel()
     with pytest.raises(asyncio.CancelledError):
         await entering
-    if carrier != "pyreqwest":  # Rust's hyper keeps it until the read timeout, 65 s at most
-        await until(lambda: service.open_connections == 0)
+    await until(lambda: service.open_connections == 0)
 
 
 async def test_no_listener_is_a_failed_connection(carrier: str, ca_bundle: Path) -> None:
     async with ScriptedService(hold_open, None).serve() as gone:
         port = gone.url.rsplit(":", 1)[1]
-    scheme = "https" if CARRIERS[carrier][2] else "http"
+    scheme = "https" if CARRIERS[carrier][1] else "http"
     config = aws_config(f"{scheme}://127.0.0.1:{port}", ca_bundle)
     async with AioDataPlane(config, http=http_config(carrier)) as plane:
         with pytest.raises(ConnectionFailedError) as raised:

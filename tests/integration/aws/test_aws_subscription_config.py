@@ -14,11 +14,10 @@ from kinesis_publishers import StartingPosition
 from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.config import (
     AwsConfig,
-    Http2Client,
     HttpVersion,
     SubscriptionHttpConfig,
 )
-from kinesis_publishers.errors import ConfigError, ConnectionFailedError, InvalidOptionError
+from kinesis_publishers.errors import ConnectionFailedError, InvalidOptionError
 from tests.integration.aws.aws_harness import (
     CONSUMER_ARN,
     SHARD,
@@ -30,8 +29,6 @@ from tests.integration.aws.aws_harness import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-HTTP_2_CLIENTS = pytest.mark.parametrize("client", list(Http2Client), ids=lambda one: one.value)
 
 
 async def accept(exchange: Exchange) -> None:
@@ -55,22 +52,20 @@ def spoke_http_2(running: ScriptedService) -> bool:
     return ":authority" in running.exchanges[-1].headers
 
 
-@HTTP_2_CLIENTS
 async def test_auto_takes_http_2_where_it_is_offered_and_1_1_elsewhere(
-    authority: trustme.CA, ca_bundle: Path, client: Http2Client
+    authority: trustme.CA, ca_bundle: Path
 ) -> None:
-    http = SubscriptionHttpConfig(http2_client=client)
+    http = SubscriptionHttpConfig()
     for protocols, expected in ((("h2", "http/1.1"), True), (("http/1.1",), False)):
         async with service(authority, *protocols).serve() as running:
             await subscribe(aws_config(running.url, ca_bundle), http)
             assert spoke_http_2(running) is expected
 
 
-@HTTP_2_CLIENTS
 async def test_http_2_that_is_demanded_but_not_offered_says_what_to_set(
-    authority: trustme.CA, ca_bundle: Path, client: Http2Client
+    authority: trustme.CA, ca_bundle: Path
 ) -> None:
-    http = SubscriptionHttpConfig(version=HttpVersion.HTTP_2, http2_client=client)
+    http = SubscriptionHttpConfig(version=HttpVersion.HTTP_2)
     async with service(authority, "http/1.1").serve() as running:
         with pytest.raises(InvalidOptionError, match=r"kinesis\.stream\.efo\.http-version"):
             await subscribe(aws_config(running.url, ca_bundle), http)
@@ -92,26 +87,13 @@ async def test_an_endpoint_that_the_environment_names_is_checked_too(
         await plane.__aenter__()
 
 
-def test_a_client_that_is_not_installed_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("kinesis_publishers.aws.carriers.choice.find_spec", lambda name: None)
-    http = SubscriptionHttpConfig(http2_client=Http2Client.PYREQWEST)
-    with pytest.raises(ConfigError, match=r"pip install 'kinesis-publishers\[fast\]'"):
-        AioDataPlane(AwsConfig(region="us-east-1"), http=http)
-    # Whoever does not need it is not asked for it.
-    AioDataPlane(AwsConfig(region="us-east-1"))
-    AioDataPlane(AwsConfig(endpoint_url="http://127.0.0.1:1"), http=http)
-
-
 @pytest.mark.parametrize("version", [HttpVersion.AUTO, HttpVersion.HTTP_1_1])
-@HTTP_2_CLIENTS
 async def test_a_certificate_without_an_authority_is_refused(
-    authority: trustme.CA, tmp_path: Path, version: HttpVersion, client: Http2Client
+    authority: trustme.CA, tmp_path: Path, version: HttpVersion
 ) -> None:
     other = tmp_path / "other.pem"
     trustme.CA().cert_pem.write_to_path(other)
-    http = SubscriptionHttpConfig(version=version, http2_client=client)
+    http = SubscriptionHttpConfig(version=version)
     async with service(authority, "h2", "http/1.1").serve() as running:
         for bundle in (other, None):
             with pytest.raises(ConnectionFailedError):
@@ -119,16 +101,14 @@ async def test_a_certificate_without_an_authority_is_refused(
         assert running.exchanges == []
 
 
-@HTTP_2_CLIENTS
 async def test_the_certificates_of_the_environment_count(
     authority: trustme.CA,
     ca_bundle: Path,
     monkeypatch: pytest.MonkeyPatch,
-    client: Http2Client,
 ) -> None:
     monkeypatch.setenv("AWS_CA_BUNDLE", str(ca_bundle))
     async with service(authority, "h2").serve() as running:
-        http = SubscriptionHttpConfig(http2_client=client)
+        http = SubscriptionHttpConfig()
         await subscribe(aws_config(running.url, None), http)
         assert spoke_http_2(running)
 
@@ -156,6 +136,6 @@ async def open_and_close():
         pass
 
 asyncio.run(open_and_close())
-assert not {"h2", "pyreqwest"} & sys.modules.keys()  # aiobotocore loads httpx
+assert not "hpack" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.config import AwsConfig
 
 DEADLINE_SECONDS = 30
-WITH_TLS = pytest.mark.parametrize("carrier", [name for name, one in CARRIERS.items() if one[2]])
+WITH_TLS = pytest.mark.parametrize("carrier", [name for name, one in CARRIERS.items() if one[1]])
 
 
 class Tunnel:
@@ -55,8 +55,8 @@ class Tunnel:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
-    async def serve(self, host: str) -> AsyncIterator[Tunnel]:
-        server = await asyncio.start_server(self._connected, host, 0)
+    async def serve(self, host: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[Tunnel]:
+        server = await asyncio.start_server(self._connected, host, 0, ssl=tls)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
@@ -125,23 +125,34 @@ async def find_iterator(url: str, ca_bundle: Path | None) -> str:
 
 @asynccontextmanager
 async def proxied(
-    monkeypatch: pytest.MonkeyPatch, tls: ssl.SSLContext, status: str
+    monkeypatch: pytest.MonkeyPatch,
+    tls: ssl.SSLContext,
+    status: str,
+    tls_of_proxy: ssl.SSLContext | None = None,
 ) -> AsyncIterator[tuple[ScriptedService, Tunnel]]:
     for name in ("no_proxy", "NO_PROXY", "https_proxy"):
         monkeypatch.delenv(name, raising=False)
     async with ScriptedService(one_event, tls).serve() as service:
         port = int(service.url.rsplit(":", 1)[1])
-        async with Tunnel(port, is_proxy=True, status=status).serve("127.0.0.1") as proxy:
-            monkeypatch.setenv("HTTPS_PROXY", f"http://me:secret@127.0.0.1:{proxy.port}")
+        tunnel = Tunnel(port, is_proxy=True, status=status)
+        async with tunnel.serve("127.0.0.1", tls_of_proxy) as proxy:
+            scheme = "http" if tls_of_proxy is None else "https"
+            monkeypatch.setenv("HTTPS_PROXY", f"{scheme}://me:secret@127.0.0.1:{proxy.port}")
             yield service, proxy
 
 
 @WITH_TLS
+@pytest.mark.parametrize("is_secure", [False, True])
 async def test_a_proxy_of_the_environment_is_asked_for_a_tunnel(
-    authority: trustme.CA, ca_bundle: Path, monkeypatch: pytest.MonkeyPatch, carrier: str
+    authority: trustme.CA,
+    ca_bundle: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    carrier: str,
+    is_secure: bool,
 ) -> None:
     tls = server_tls(authority, ["h2", "http/1.1"])
-    async with proxied(monkeypatch, tls, "200 OK") as (service, proxy):
+    of_proxy = server_tls(authority, ["h2", "http/1.1"]) if is_secure else None
+    async with proxied(monkeypatch, tls, "200 OK", of_proxy) as (service, proxy):
         assert await read_all(service.url, ca_bundle, carrier) == [b"ABC"]
     request = proxy.requests[0].lower().splitlines()
     assert request[0] == f"connect {service.url.removeprefix('https://')} http/1.1"
@@ -211,7 +222,7 @@ async def test_an_endpoint_may_be_an_ipv6_address(
 ) -> None:
     if not has_ipv6():
         pytest.skip("this machine has no IPv6")
-    tls = server_tls(authority, ["h2", "http/1.1"], host="::1") if CARRIERS[carrier][2] else None
+    tls = server_tls(authority, ["h2", "http/1.1"], host="::1") if CARRIERS[carrier][1] else None
     async with ScriptedService(one_event, tls).serve() as service:
         scheme, _, port = service.url.replace("/", "").split(":")
         async with Tunnel(int(port), is_proxy=False).serve("::1") as tunnel:

@@ -23,7 +23,6 @@ PROTOCOLS: dict[str, tuple[bool, dict[str, str]]] = {
     "HTTP/1.1": (False, {}),
     "HTTP/1.1 over TLS": (True, {"kinesis.stream.efo.http-version": "1.1"}),
     "HTTP/2": (True, {}),
-    "HTTP/2 by pyreqwest": (True, {"kinesis.stream.efo.http2-client": "pyreqwest"}),
 }
 EFO = {
     "kinesis.stream.recordpublisher": "EFO",

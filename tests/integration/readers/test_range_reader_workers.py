@@ -43,7 +43,6 @@ def pieces(stream: StoredStream, size: int) -> list[list[ShardRange]]:
         "HTTP/1.1",
         "HTTP/2",
         pytest.param("HTTP/1.1 over TLS", marks=pytest.mark.long),
-        pytest.param("HTTP/2 by pyreqwest", marks=pytest.mark.long),
     ],
 )
 def test_tasks_of_a_process_subscribe_for_each_range_and_leave_nothing_open(

@@ -60,7 +60,6 @@ _OURS = [
     ("stream.efo.deregister", "created", "NEVER", "never"),
     ("shard.getrecords.encoding", "auto", "CBOR", "cbor"),
     ("stream.efo.http-version", "auto", "1.1", "1.1"),
-    ("stream.efo.http2-client", "httpx", "PyReqwest", "pyreqwest"),
     ("stream.initpos.shards", (), "{}", ()),
     ("stream.endpos", "LATEST", "latest", "LATEST"),
     ("stream.endpos.timestamp", None, "1459799926.480", "1459799926.480"),

@@ -241,13 +241,10 @@ def test_fan_out_is_replaced_by_polling_and_nothing_else_is(publisher: str, expe
             "kinesis.streams": "orders",
             "kinesis.stream.recordpublisher": publisher,
             "kinesis.stream.efo.consumername": "app",
-            "kinesis.stream.efo.http2-client": "pyreqwest",
         }
     )
     polled = as_polling(given)
     assert polled.get(SourceConfig.record_publisher) == expected
-    client = polled.to_dict()["kinesis.stream.efo.http2-client"]
-    assert client == ("httpx" if publisher == "EFO" else "pyreqwest")
 
 
 class SubscribesToo(ScriptedPublisherFactory):

@@ -94,17 +94,6 @@ def test_ranges_are_polled_although_the_stream_is_subscribed_to(
     assert partition.ranges == range_partition().ranges
 
 
-def test_an_executor_does_not_need_the_client_of_the_subscriptions() -> None:
-    given = {
-        **range_partition().properties.to_dict(),
-        "kinesis.stream.recordpublisher": "EFO",
-        "kinesis.stream.efo.consumername": "app",
-        "kinesis.stream.efo.http2-client": "pyreqwest",
-    }
-    partition = RangePartition.of(Properties.parse(given), range_partition().ranges)
-    assert partition.properties.to_dict()["kinesis.stream.efo.http2-client"] == "httpx"
-
-
 def test_spark_takes_both_kinds_for_its_own_partitions() -> None:
     assert isinstance(range_partition(), InputPartition)
     assert isinstance(PrefetchedPartition.of([]), InputPartition)
