@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::str::from_utf8;
 
-const MAGIC: &[u8] = b"\xf3\x89\x9a\xc2";
+pub const MAGIC: &[u8] = b"\xf3\x89\x9a\xc2";
 const DIGEST_BYTES: usize = 16;
 const LONGEST_KEY: usize = 256;
 const LONGEST_HASH_KEY: usize = 39;

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import re
+import tomllib
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.architecture.sources import PACKAGES, sources
+from tests.architecture.sources import PACKAGES, ROOT, sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +67,13 @@ def test_few_modules_stand_at_the_root():
 def test_no_file_is_long():
     lines = {str(one.path): one.text.count("\n") for one in sources().values()}
     assert not {path: count for path, count in lines.items() if count > MAX_LINES}
+
+
+def test_the_native_code_has_the_version_of_the_package():
+    own = configparser.ConfigParser(interpolation=None)
+    own.read(ROOT / "setup.cfg")
+    cargo = tomllib.loads((ROOT / "native/Cargo.toml").read_text())
+    assert cargo["package"]["version"] == own["metadata"]["version"]
 
 
 def test_commands_fill_tables_in_one_place():
