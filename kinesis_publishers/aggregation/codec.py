@@ -109,7 +109,7 @@ def has_aggregates(payloads: Sequence[bytes]) -> bool:
     do 95 % of random payloads.
     """
     if isinstance(payloads, PackedColumn):
-        return payloads.any_begins_with(AGGREGATE_MAGIC)
+        return payloads.has_aggregates and payloads.any_begins_with(AGGREGATE_MAGIC)
     candidates = [one for one in payloads if one >= AGGREGATE_MAGIC]
     return any(one < _AFTER_MAGIC for one in candidates)
 

@@ -58,13 +58,12 @@ def decode_natively(
     columns = None if functions is None else functions.columns(body, is_cbor, is_packed)
     if columns is None:
         return None
-    payloads, keys, numbers, arrivals, encryption_types, iterator, continuation, millis, ascend = (
-        columns
-    )
+    payloads, keys, numbers, arrivals, encryption_types, iterator, *rest = columns
+    continuation, millis, is_ascending, has_aggregates = rest
     if is_packed:
-        payloads = PackedColumn(payloads, is_text=False)
+        payloads = PackedColumn(payloads, is_text=False, has_aggregates=has_aggregates)
         keys = PackedColumn(keys, is_text=True)
-        numbers = PackedColumn(numbers, is_text=True, is_ascending=ascend)
+        numbers = PackedColumn(numbers, is_text=True, is_ascending=is_ascending)
     page = RecordPage(
         payloads=payloads,
         partition_keys=keys,

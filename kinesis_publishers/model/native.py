@@ -30,10 +30,11 @@ NativeColumns: TypeAlias = tuple[
     str | None,
     int | None,
     bool,
+    bool,
 ]
 """Payloads, partition keys, sequence numbers, arrivals, encryption types, the next iterator, the
-continuation, the lag in milliseconds, and whether the sequence numbers are known to ascend. The
-first three are lists, or ``Buffers`` if they are packed."""
+continuation, the lag in milliseconds, whether the sequence numbers are known to ascend, and whether
+a payload may be an aggregate. The first three are lists, or ``Buffers`` if they are packed."""
 
 
 class NativeFunctions(Protocol):

@@ -18,9 +18,18 @@ class PackedColumn(Sequence[Any]):
         buffers: those of the whole column, also in a part of it.
         start: the index of the first value in the buffers.
         is_ascending: whether the values have one length, and each is greater than the one before.
+        has_aggregates: whether a value of the whole column may begin like an aggregate.
     """
 
-    __slots__ = ("_is_text", "_offsets", "_stop", "buffers", "is_ascending", "start")
+    __slots__ = (
+        "_is_text",
+        "_offsets",
+        "_stop",
+        "buffers",
+        "has_aggregates",
+        "is_ascending",
+        "start",
+    )
 
     def __init__(
         self,
@@ -28,10 +37,12 @@ class PackedColumn(Sequence[Any]):
         *,
         is_text: bool,
         is_ascending: bool = False,
+        has_aggregates: bool = True,
         part: tuple[int, int] | None = None,
     ) -> None:
         self.buffers = buffers
         self.is_ascending = is_ascending
+        self.has_aggregates = has_aggregates
         self._is_text = is_text
         self._offsets = memoryview(buffers[0]).cast("i")
         self.start, self._stop = part or (0, len(self._offsets) - 1)
@@ -64,6 +75,7 @@ class PackedColumn(Sequence[Any]):
                 self.buffers,
                 is_text=self._is_text,
                 is_ascending=self.is_ascending,
+                has_aggregates=self.has_aggregates,
                 part=(self.start + start, self.start + max(start, stop)),
             )
         at = range(self.start, self._stop)[index]

@@ -20,8 +20,9 @@ use page::{Page, Payload, Row};
 const INTERFACE: u32 = 1;
 
 /// Payloads, partition keys, sequence numbers, arrivals in epoch seconds, encryption types or
-/// `None`, the next iterator, the continuation, the lag in milliseconds, and whether the sequence
-/// numbers have one length and ascend. The first three are lists, or the buffers of arrays.
+/// `None`, the next iterator, the continuation, the lag in milliseconds, whether the sequence numbers
+/// have one length and ascend, and whether a payload may be an aggregate. The first three are lists,
+/// or the buffers of arrays.
 type Columns<'py> = (
     PyObject,
     PyObject,
@@ -31,6 +32,7 @@ type Columns<'py> = (
     Option<String>,
     Option<String>,
     Option<i64>,
+    bool,
     bool,
 );
 
@@ -126,6 +128,7 @@ fn columns<'py>(
         continuation.map(String::from),
         millis_behind_latest,
         is_ascending,
+        rows.iter().any(|row| row.payload.may_be_aggregate()),
     )))
 }
 

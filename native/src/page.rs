@@ -23,6 +23,15 @@ impl Payload<'_> {
         }
     }
 
+    /// Whether it may begin like an aggregate.
+    pub fn may_be_aggregate(self) -> bool {
+        match self {
+            Payload::Bytes(bytes) => bytes.starts_with(b"\xf3\x89\x9a\xc2"),
+            // What the first bytes are in base64, without the bits that it shares.
+            Payload::Base64(text) => text.starts_with(b"84maw"),
+        }
+    }
+
     /// Writes its bytes into a room of its size.
     pub fn write(self, room: &mut [u8]) -> Option<()> {
         match self {

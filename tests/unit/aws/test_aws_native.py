@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from contextlib import contextmanager
@@ -191,6 +192,19 @@ def test_packed_columns_are_as_good_as_lists(
             with switched(is_on):
                 assert one.to_arrow().equals(other.to_arrow())
                 assert one.to_arrow().validate(full=True) is None
+
+
+@pytest.mark.parametrize("payload", [MAGIC, MAGIC + b"\0", MAGIC + b"\xff" * 9, MAGIC[:3], b""])
+@pytest.mark.parametrize("encode", [as_body, as_cbor])
+def test_a_page_says_whether_it_may_have_aggregates(
+    payload: bytes, encode: Callable[[object], bytes]
+):
+    data = base64.b64encode(payload).decode()
+    with switched("1"):
+        page = decode_get_records(
+            encode(one_record(Data=data)), is_cbor=encode is as_cbor, is_packed=True
+        )
+    assert has_aggregates(page.payloads) == payload.startswith(MAGIC)
 
 
 @given(st.lists(st.sampled_from([b"", MAGIC, MAGIC[:3], b"x", MAGIC + b"x", b"x" + MAGIC])))
