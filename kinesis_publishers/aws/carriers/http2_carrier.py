@@ -240,7 +240,8 @@ class _Connection(asyncio.Protocol):
             raise ConnectionResetError(_CLOSED)
 
     def _flush(self) -> None:
-        if self._is_secure and self._tls is not None:
+        # OpenSSL refuses to encrypt after an error.
+        if self._is_secure and self._tls is not None and self._error is None:
             data = self.exchange.to_send()
             if data:
                 self._tls.write(data)

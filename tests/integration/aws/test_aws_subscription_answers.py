@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import ssl
 from typing import TYPE_CHECKING
 
+import h2.config
+import h2.connection
 import pytest
 from hyperframe.frame import DataFrame, GoAwayFrame
 
@@ -128,3 +131,49 @@ async def test_a_server_that_says_goodbye_may_finish(
     authority: trustme.CA, ca_bundle: Path
 ) -> None:
     assert await read_all(say_goodbye, authority, ca_bundle, "https-2") == ["1", "2"]
+
+
+async def test_what_came_before_broken_tls_is_read_and_then_an_error_is_raised(
+    authority: trustme.CA, ca_bundle: Path
+) -> None:
+    """More has come than may wait unread, so that reading it would send an update."""
+    body, context = INITIAL + event(1, "QUJD" * 40_000), server_tls(authority, ["h2"])
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(received, to_send, server_side=True)
+        state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
+        state.initiate_connection()
+        while not state.open_inbound_streams:
+            try:
+                tls.do_handshake()
+                state.receive_data(tls.read(65_536))
+            except ssl.SSLWantReadError:
+                writer.write(to_send.read())
+                received.write(await reader.read(65_536))
+        state.send_headers(1, [(":status", "200")])
+        for start in range(0, len(body), 16_000):
+            state.send_data(1, body[start : start + 16_000])
+        tls.write(state.data_to_send())
+        # A record that nobody has encrypted.
+        writer.write(to_send.read() + b"\x17\x03\x03\x00\x20" + b"x" * 32)
+        await reader.read()
+        writer.close()
+        has_ended.set()
+
+    has_ended, position = asyncio.Event(), StartingPosition.trim_horizon()
+    async with (
+        asyncio.timeout(DEADLINE_SECONDS),
+        await asyncio.start_server(serve, "127.0.0.1", 0) as server,
+    ):
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with (
+            AioDataPlane(aws_config(url, ca_bundle), http=http_config("https-2")) as plane,
+            plane.subscribe_to_shard(SHARD, CONSUMER_ARN, position) as subscription,
+        ):
+            assert await subscription.wait_for_event() is not None
+            assert str((await subscription.receive()).continuation_sequence_number) == "1"
+            with pytest.raises(ConnectionFailedError) as raised:
+                await subscription.wait_for_event()
+        await has_ended.wait()
+    assert raised.value.retryable
