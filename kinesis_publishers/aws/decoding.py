@@ -20,7 +20,7 @@ from kinesis_publishers.aws import cbor
 from kinesis_publishers.aws.errors import UNREADABLE
 from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.model import ChildShard, HashRange, RecordPage
-from kinesis_publishers.model.native import native
+from kinesis_publishers.model.native import NativeColumns, native
 from kinesis_publishers.model.packed import PackedColumn
 
 _T = TypeVar("_T")
@@ -55,25 +55,25 @@ def decode_natively(
 ) -> tuple[RecordPage, str | None] | None:
     """Return a page and its continuation, or ``None`` for this module to decode the body."""
     functions = native()
-    columns = None if functions is None else functions.columns(body, is_cbor, is_packed)
-    if columns is None:
+    found = None if functions is None else functions.columns(body, is_cbor, is_packed)
+    if found is None:
         return None
-    payloads, keys, numbers, arrivals, encryption_types, iterator, *rest = columns
-    continuation, millis, is_ascending, has_aggregates = rest
+    columns = NativeColumns(*found)
+    payloads, keys, numbers = columns.payloads, columns.partition_keys, columns.sequence_numbers
     if is_packed:
-        payloads = PackedColumn(payloads, is_text=False, has_aggregates=has_aggregates)
+        payloads = PackedColumn(payloads, is_text=False, has_aggregates=columns.has_aggregates)
         keys = PackedColumn(keys, is_text=True)
-        numbers = PackedColumn(numbers, is_text=True, is_ascending=is_ascending)
+        numbers = PackedColumn(numbers, is_text=True, is_ascending=columns.is_ascending)
     page = RecordPage(
         payloads=payloads,
         partition_keys=keys,
         sequence_numbers=numbers,
-        arrival_epoch_seconds=arrivals,
-        encryption_types=encryption_types,
-        next_shard_iterator=iterator,
-        millis_behind_latest=millis,
+        arrival_epoch_seconds=columns.arrival_epoch_seconds,
+        encryption_types=columns.encryption_types,
+        next_shard_iterator=columns.next_shard_iterator,
+        millis_behind_latest=columns.millis_behind_latest,
     )
-    return page, continuation
+    return page, columns.continuation
 
 
 @contextmanager

@@ -49,10 +49,11 @@ class RangeEstimate:
         self._bytes += batch.payload_bytes
         self._first_arrival = min(self._first_arrival, arrivals[0])
         self._page_records, self._page_begin = len(batch), min(arrivals)
-        self._last_arrival = max(self._last_arrival, *arrivals)
-        if self._size.seen_since is not None:
-            since = self._size.seen_since.timestamp()
-            self._seen_records += sum(arrival >= since for arrival in arrivals)
+        latest = max(arrivals)
+        self._last_arrival = max(self._last_arrival, latest)
+        seen_since = self._size.seen_since
+        if seen_since is not None and latest >= (since := seen_since.timestamp()):
+            self._seen_records += sum(map(since.__le__, arrivals))
 
     @property
     def records_wanted(self) -> int | None:

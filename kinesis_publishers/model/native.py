@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from kinesis_publishers.model.packed import Buffers
 
@@ -20,21 +20,26 @@ _INTERFACE: Final = 1
 _DISTRIBUTION: Final = "kinesis-publishers-native"
 _MODULE: Final = "kinesis_publishers_native"
 
-NativeColumns: TypeAlias = tuple[
-    Any,
-    Any,
-    Any,
-    list[float],
-    list[str | None] | None,
-    str | None,
-    str | None,
-    int | None,
-    bool,
-    bool,
-]
-"""Payloads, partition keys, sequence numbers, arrivals, encryption types, the next iterator, the
-continuation, the lag in milliseconds, whether the sequence numbers are known to ascend, and whether
-a payload may be an aggregate. The first three are lists, or ``Buffers`` if they are packed."""
+
+class NativeColumns(NamedTuple):
+    """What is in an answer, in the order of the native code.
+
+    Attributes:
+        payloads, partition_keys, sequence_numbers: lists, or ``Buffers`` if they are packed.
+        is_ascending: whether the sequence numbers have one length and ascend.
+        has_aggregates: whether a payload may be an aggregate.
+    """
+
+    payloads: Any
+    partition_keys: Any
+    sequence_numbers: Any
+    arrival_epoch_seconds: list[float]
+    encryption_types: list[str | None] | None
+    next_shard_iterator: str | None
+    continuation: str | None
+    millis_behind_latest: int | None
+    is_ascending: bool
+    has_aggregates: bool
 
 
 class NativeFunctions(Protocol):
@@ -42,7 +47,7 @@ class NativeFunctions(Protocol):
 
     __version__: str
 
-    def columns(self, body: bytes, is_cbor: bool, is_packed: bool, /) -> NativeColumns | None:
+    def columns(self, body: bytes, is_cbor: bool, is_packed: bool, /) -> tuple[Any, ...] | None:
         """Decode an answer of GetRecords, or the payload of an event."""
 
     def unpack(
