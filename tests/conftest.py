@@ -22,16 +22,15 @@ os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 for _name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
     os.environ.pop(_name, None)
 
-# A JVM that lives for seconds takes two thirds of the CPU without its second compiler.
-os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
 # Tests are a package, which the processes that they start import too.
-_ROOT = str(Path(__file__).parents[1])
-os.environ["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
+_PLACES = [str(Path(__file__).parents[1]), str(Path(__file__).with_name("processes"))]
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [*_PLACES, *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 
 import botocore.session  # noqa: E402 - after the settings that it reads
 
-from tests import maven  # noqa: E402 - as above
+from tests import jvm, maven  # noqa: E402 - as above
 from tests.schedule import (  # noqa: E402, F401 - pytest finds hooks and fixtures here
     chance,
     pytest_addoption,
@@ -40,6 +39,8 @@ from tests.schedule import (  # noqa: E402, F401 - pytest finds hooks and fixtur
     pytest_terminal_summary,
 )
 from tests.servers import MariaDbServer, PostgresServer, RedisServer  # noqa: E402 - as above
+
+os.environ["SPARK_SUBMIT_OPTS"] = jvm.SPARK_OPTIONS
 
 # Reading the models of AWS's services takes longer than most tests: once for all clients.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
@@ -52,12 +53,19 @@ _UNTIMED: Final = settings(
 # The same examples in every run. `tox -e soak` searches, from the seed that it prints: where CI is
 # set, too, which Hypothesis takes as a wish for the same examples.
 settings.register_profile("ci", _UNTIMED, derandomize=True, database=None)
-settings.register_profile("long", settings.get_profile("ci"), max_examples=400)
+settings.register_profile("long", settings.get_profile("ci"))
 settings.register_profile("soak", _UNTIMED, derandomize=False, database=None, max_examples=1000)
 settings.load_profile("ci")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+
+def pytest_runtest_setup(item: pytest.Function) -> None:
+    # For few tests it does not pay, and others share a session.
+    starts_spark = item.get_closest_marker("spark") and "spark" not in item.fixturenames
+    if starts_spark and settings.get_current_profile_name() != "ci":
+        jvm.make_archive()
 
 
 @pytest.fixture(scope="session", autouse=True)

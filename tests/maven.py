@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.jvm import SHORT_LIVED
 from tests.servers import free_port, program
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def dynamodb_local() -> Iterator[str]:
         built(Path(__file__).with_name("dynamodb_local"), "dynamodb-local"),
         free_port(),
     )
-    java = [program("java"), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
+    java = [program("java"), *SHORT_LIVED, "-Xmx256m"]
     paths = [f"-Dsqlite4java.library.path={libraries}", "-cp", f"{libraries}/*"]
     options = ["-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
     until = time.monotonic() + _START_SECONDS

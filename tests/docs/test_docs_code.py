@@ -21,7 +21,6 @@ from kinesis_publishers import Properties
 from kinesis_publishers.cli.main import main
 from tests.docs.doc_pages import (
     PAGES,
-    ROOT,
     Block,
     How,
     blocks_of,
@@ -63,8 +62,6 @@ def outcomes_of(pages: Sequence[Path], directory: Path, *, seconds: float) -> di
             [sys.executable, str(_RUNNER), str(outcomes), *map(str, pages)],
             stdout=output,
             stderr=output,
-            # The pages run in a directory of their own, and a relative path would lead nowhere.
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
             start_new_session=True,
         )
         try:

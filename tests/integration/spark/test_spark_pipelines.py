@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-import pyspark_kinesis
 from tests.docs.doc_pages import ROOT
 from tests.integration.spark.spark_harness import numbered
 from tests.stored import user_records
@@ -45,8 +44,6 @@ class Pipeline:
             "AWS_ENDPOINT_URL_KINESIS": self._server.endpoint_url,
             "AWS_ACCESS_KEY_ID": "local",
             "AWS_SECRET_ACCESS_KEY": "local",
-            # Spark looks through these folders for sources.
-            "PYTHONPATH": str(Path(pyspark_kinesis.__file__).parents[1]),
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             # The server chooses a free port.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.docs.doc_pages import ROOT
 from tests.integration.spark.spark_harness import FROM_THE_START, numbered
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def test_a_query_shows_and_sends_no_secret(local_kinesis: LocalKinesis, tmp_path
     output, captured, hooks = (tmp_path / name for name in ("output", "captured", "hooks"))
     for directory in (output, captured, hooks):
         directory.mkdir()
-    (hooks / "sitecustomize.py").write_text(_CAPTURE)
+    usual = ROOT / "tests" / "processes" / "sitecustomize.py"
+    (hooks / "sitecustomize.py").write_text(usual.read_text() + _CAPTURE)
     options = {**local_kinesis.properties("flights"), **FROM_THE_START, **_SECRETS}
     done = subprocess.run(
         [sys.executable, str(_DRIVER), str(output)],

@@ -11,6 +11,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from tests.integration.leases.kcl.worker_events import WorkerEvent, WorkerEvents
+from tests.jvm import SHORT_LIVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KclWorker"]
 
-# Starts quickly and takes little of the machine.
-_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx192m")
+_JVM = (*SHORT_LIVED, "-Xmx192m")
 _LOG = "-Dorg.slf4j.simpleLogger."
 
 
