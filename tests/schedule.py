@@ -83,9 +83,11 @@ def _group_of(item: pytest.Item) -> str:
     if marker := item.get_closest_marker("xdist_group"):
         return str(marker.args[0])
     fixtures = getattr(item, "fixturenames", ())
-    if item.get_closest_marker("spark"):
+    if "spark" in fixtures:
         # One session, which takes a gigabyte; the tests that start Spark themselves run meanwhile.
-        return "spark" if "spark" in fixtures else "spark processes"
+        return "spark"
+    if item.get_closest_marker("spark"):
+        return "spark processes"
     if "dynamodb_url" in fixtures:
         return "moto_url"
     for fixture in ("moto_url", "postgres", "mariadb", "redis_server"):

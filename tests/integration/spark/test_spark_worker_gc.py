@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
     from tests.integration.spark.spark_harness import QueryRunner, RunningQuery
 
+pytestmark = pytest.mark.spark
+
 
 def frozen_after(spark: SparkSession, steps: list[Callable[[], object]]) -> list[int]:
     """Run ``steps`` in one task; return how many objects are frozen after each of them."""
