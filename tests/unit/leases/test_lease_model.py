@@ -284,7 +284,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
 
 # Hypothesis remembers all that it has tried: a long search is several short ones.
-_PARTS, _EXAMPLES = {"long": (2, 250), "soak": (20, 1000)}.get(PROFILE, (1, 50))
+_PARTS, _EXAMPLES = {"long": (2, 100), "soak": (20, 1000)}.get(PROFILE, (1, 50))
 
 
 @pytest.mark.hypothesis

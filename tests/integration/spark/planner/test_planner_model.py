@@ -140,7 +140,7 @@ class PlannedQuery(RuleBasedStateMachine):
             self.ledger.assert_in_order_per_key(map(places, self.query.batches))
 
 
-_PARTS, _EXAMPLES = {"long": (2, 25), "soak": (10, 100)}.get(PROFILE, (1, 6))
+_PARTS, _EXAMPLES = {"long": (2, 12), "soak": (10, 100)}.get(PROFILE, (1, 6))
 
 
 @pytest.mark.hypothesis
