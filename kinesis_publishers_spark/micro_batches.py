@@ -109,6 +109,13 @@ class Session(ABC):
         """
 
     @abstractmethod
+    def look_ahead(self) -> None:
+        """Prepare the next :meth:`plan` while Spark works; do not wait.
+
+        An error is raised by that call.
+        """
+
+    @abstractmethod
     def replay(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the partitions of a micro-batch that another process planned."""
 
@@ -312,7 +319,10 @@ class MicroBatches:
         self._position, self._is_assumed = end, False
         batch = self._batch
         if batch is not None and batch.start == start and batch.end == end:
-            return batch.partitions()
+            partitions = batch.partitions()
+            if self._session is not None:
+                self._session.look_ahead()
+            return partitions
         _check_streams(self._query.properties, end)
         return self._session_at(end).replay(start, end)
 

@@ -152,6 +152,9 @@ class PrefetchSession(Session):
         asks_again = now < self._empty_at + _ASKS_AGAIN_SECONDS
         return asks_again and now >= self._found_at + _RESTLESS_SECONDS
 
+    def look_ahead(self) -> None:
+        """Do nothing: the fetcher reads ahead."""
+
     def replay(self, start: Offset, end: Offset) -> list[RangePartition]:
         groups = balanced(end.ranges_since(start), None, self._query.parallelism)
         return [RangePartition.of(self._query.properties, group) for group in groups]

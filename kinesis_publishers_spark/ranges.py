@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -61,6 +63,11 @@ class RangeSession(Session):
         self._most_records = config.max_records_per_partition
         is_aligned = config.alignment is Alignment.ARRIVAL
         self._patience_seconds = config.alignment_patience_seconds if is_aligned else None
+        # What looks for the end of the next micro-batch, within the limit of the last one, until
+        # Spark asks for it.
+        self._ahead: Future[None] | None = None
+        self._limit: BatchLimit | None = None
+        self._is_asked = asyncio.Event()
         # The size of the last micro-batch, and since when Spark works on it.
         self._at_work: tuple[int, float] | None = None
 
@@ -96,16 +103,36 @@ class RangeSession(Session):
         Under AvailableNow it waits until there is something or everything is found.
         """
         opened = self._opened()
+        ahead, self._ahead, self._limit = self._ahead, None, limit
+        if ahead is not None:
+            # It ends after the calls under way: their answers would be missing.
+            opened.loop.call(self._is_asked.set)
+            ahead.result()
         return opened.loop.start(self._plan(opened.value, start, limit)).result()
+
+    def look_ahead(self) -> None:
+        if self._thread is not None and self._ahead is None and self._limit is not None:
+            self._is_asked.clear()
+            work = self._look_ahead(self._thread.value, self._limit)
+            self._ahead = self._thread.loop.start(work)
+
+    async def _look_ahead(self, finder: KinesisRangeFinder, limit: BatchLimit) -> None:
+        while not await finder.look_ahead(limit, self._portion, until=self._until):
+            with suppress(TimeoutError):
+                async with self._clock.timeout(_PAUSE_SECONDS):
+                    await self._is_asked.wait()
+                return
+
+    @property
+    def _until(self) -> datetime | None:
+        return None if self._catch_up_to is None else self._catch_up_to + self._clock.skew
 
     async def _plan(
         self, finder: KinesisRangeFinder, start: Offset, limit: BatchLimit | None
     ) -> MicroBatch | None:
         if limit is None:
             return self._batch(finder, start, await finder.find_tip())
-        until = self._catch_up_to
-        if until is not None:
-            until += self._clock.skew
+        until = self._until
         self._learn_rate()
         found = await finder.find(limit, self._portion, until=until)
         while until is not None and not found and not finder.is_caught_up(until):
@@ -199,18 +226,22 @@ class RangeSession(Session):
     def lag(self, planned: dict[ShardKey, datetime]) -> Lag | None:
         if self._thread is None:
             return None
-        finder = self._thread.value
-        waiting, now = finder.waiting_since | planned, self._clock.now()
+        # On the loop, which may look ahead.
+        return self._thread.loop.start(self._lag(self._thread.value, planned)).result()
+
+    async def _lag(self, finder: KinesisRangeFinder, planned: dict[ShardKey, datetime]) -> Lag:
         return Lag.of(
             finder.statuses,
-            waiting,
-            now,
+            finder.waiting_since | planned,
+            self._clock.now(),
             late=self._query.late,
             held_back_shards=len(finder.rounds.lost),
             aligned_until=self._query.aligned_until,
         )
 
     def close(self) -> None:
+        if self._ahead is not None:
+            self._ahead.cancel()
         if self._thread is not None:
             self._thread.close()
 

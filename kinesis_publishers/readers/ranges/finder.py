@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from kinesis_publishers.assembly import Services
 from kinesis_publishers.engine.alignment import LATE_AFTER, ReadLimit, latest_known
@@ -20,9 +20,12 @@ from kinesis_publishers.readers.ranges.shard_probe import ShardProbe
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope
 
+_T = TypeVar("_T")
 #: The ends of the ranges that one round found; shards with nothing new are left out.
 Ends: TypeAlias = dict[ShardKey, RangeEnd]
 
+# Nearer to the tip, the next round takes fewer calls than a look ahead of it.
+_BACKLOG_AGE = timedelta(seconds=5)
 # The number of shards in one look.
 _LOOKS_AT_ONCE = 64
 # Looks take at most two of the five calls a second that a shard allows. The others are for the
@@ -124,7 +127,7 @@ class KinesisRangeFinder:
             return {}
         return await self._find_or_begin_again(lambda: self._find(limit, portion, until))
 
-    async def _find_or_begin_again(self, find: Callable[[], Awaitable[Ends]]) -> Ends:
+    async def _find_or_begin_again(self, find: Callable[[], Awaitable[_T]]) -> _T:
         while True:
             try:
                 return await find()
@@ -134,14 +137,37 @@ class KinesisRangeFinder:
             self._shards, self._probes = self._shards.renewed(), {}
             await self.prepare()
 
-    async def _find(self, limit: ReadLimit, portion: Portion, until: datetime | None) -> Ends:
+    async def look_ahead(
+        self, limit: ReadLimit, portion: Portion = _LEAST, *, until: datetime | None = None
+    ) -> bool:
+        """Look for what the next round has of a backlog; return whether there is no more to do.
+
+        It makes no range. :meth:`find`, with any arguments, then has few calls left.
+        """
+
+        async def look() -> bool:
+            now = self._services.clock.now()
+            if min(self.waiting_since.values(), default=now) > now - _BACKLOG_AGE:
+                return True
+            due = await self._anchored(until)
+            return await self.rounds.look_ahead(list(self._probes.values()), due, limit, portion)
+
+        return await self._find_or_begin_again(look)
+
+    async def _anchored(self, until: datetime | None) -> list[ShardProbe]:
+        """Return the probes that are due; the beginnings of their shards are known, if readable."""
         await self._discover_if_due(until)
         # Aligned shards are all looked at: the lagging ones catch up with the others.
         due = self._due_probes(None if self._is_aligned else until)
+        if until is None or not self.is_caught_up(until):
+            # The first records of a shard show its beginning in time, and its rate.
+            await self._for_each([one for one in due if not one.is_anchored], ShardProbe.anchor)
+        return due
+
+    async def _find(self, limit: ReadLimit, portion: Portion, until: datetime | None) -> Ends:
+        due = await self._anchored(until)
         if until is not None and self.is_caught_up(until):
             return {}
-        # The first records of a shard show its beginning in time, and its rate.
-        await self._for_each([one for one in due if not one.is_anchored], ShardProbe.anchor)
         probes = list(self._probes.values())
         ends = await self._take(await self.rounds.find(probes, due, limit, portion))
         if not ends:

@@ -75,8 +75,9 @@ class Rounds:
             None if patience_seconds is None else Patience(patience_seconds)
         )
         self.lost: set[ShardKey] = set()
-        # The instant of a round that is not complete.
+        # The instant of a round that is not complete, or was looked for ahead.
         self._target: datetime | None = None
+        self._is_ahead = False
         # How many portions a round has: more where one was not enough.
         self._portions = 1
         self._has_compared = False
@@ -97,9 +98,27 @@ class Rounds:
         if limit.is_unlimited:
             counts, holders = await self._find_together(probes, due, limit, portion)
         else:
-            counts, holders = await self._count(probes, due, limit)
+            counts, holders = await self._find_counted(probes, due, limit)
         self._lose_patience(probes, holders)
         return counts
+
+    async def look_ahead(
+        self, probes: Probes, due: Probes, limit: ReadLimit, portion: Portion
+    ) -> bool:
+        """Look for what the next round has; return whether all of it is known.
+
+        Nothing is decided: :meth:`find` decides by its own arguments, and mostly makes no call.
+        """
+        if self._patience is None and limit.is_unlimited:
+            return True
+        if limit.is_unlimited:
+            self._target, holders, _ = await self._reach(probes, due, portion)
+            self._is_ahead = self._target is not None and not holders
+        else:
+            _, holders = await self._count(probes, due, limit)
+            if len(due) < len(probes):
+                return False
+        return not holders
 
     def _are_too_few(self, probes: Probes, limit: ReadLimit) -> bool:
         """Return whether fewer records wait than the minimum of a round, after looking for more."""
@@ -119,30 +138,54 @@ class Rounds:
 
         While there are such shards, nothing is taken.
         """
-        waited_for = self._waited_for(probes)
-        target = self._target or self._instant(waited_for, portion)
-        holders = [one for one in waited_for if not one.is_anchored]
-        asked, is_lowered = self._waited_for(due), False
-        while target is not None:
-            look = partial(ShardProbe.look, target=target)
-            await self._for_each(asked, look)
-            end = self._end_of_parents(probes)
-            if end >= target - INSTANT:
-                holders = [one for one in waited_for if not one.knows(target)]
-                break
-            # Later records are in the children, which are read after their parent has ended.
-            target, is_lowered = end + INSTANT, True
-            asked = [one for one in probes if one.forget_after(target)]
-        if target is None or holders:
-            self._target = target
+        self._target, holders, is_lowered = await self._reach(probes, due, portion)
+        self._is_ahead = False
+        if self._target is None or holders:
             return {}, holders
-        self._target = None
+        target, self._target = self._target, None
         if self._are_too_few(probes, limit):
             return {}, []
         if not is_lowered and all(one.front.is_idle for one in probes):
             return {one.shard.key: None for one in probes}, []
         known = [one for one in probes if one.knows(target)]
         return {one.shard.key: one.count_until(target) for one in known}, []
+
+    async def _reach(
+        self, probes: Probes, due: Probes, portion: Portion
+    ) -> tuple[datetime | None, list[ShardProbe], bool]:
+        """Look for one instant in all shards.
+
+        Return it, the shards of which it is not known what arrived before, and whether a shard ends
+        there.
+        """
+        waited_for = self._waited_for(probes)
+        asked, is_end = self._waited_for(due), False
+        target = self._next_instant(waited_for, asked, portion)
+        holders = [one for one in waited_for if not one.is_anchored]
+        while target is not None:
+            look = partial(ShardProbe.look, target=target)
+            await self._for_each(asked, look)
+            end = self._end_of_parents(probes)
+            if end >= target - INSTANT:
+                holders = [one for one in waited_for if not one.knows(target)]
+                is_end = end == target - INSTANT
+                break
+            # Later records are in the children, which are read after their parent has ended.
+            target = end + INSTANT
+            asked = [one for one in probes if one.forget_after(target)]
+        return target, holders, is_end
+
+    def _next_instant(self, probes: Probes, due: Probes, portion: Portion) -> datetime | None:
+        """Return the instant that is looked for already, or by now one more than twice as far."""
+        known = self._target
+        if known is None:
+            return self._instant(probes, portion)
+        if not self._is_ahead or len(due) < len(probes):
+            return known
+        # What was looked for during a micro-batch could not learn from its duration.
+        later = self._instant(probes, portion)
+        begins = min((one.place.instant for one in probes if one.place), default=known)
+        return later if later is not None and later - known > known - begins else known
 
     async def _find_apart(self, probes: Probes, due: Probes, share: Portion) -> Counts:
         """Find what arrived before an instant of each shard's own."""
@@ -192,10 +235,20 @@ class Rounds:
         ends = (one.seen.latest_arrival or _NEVER for one in probes if one.seen.has_ended)
         return min(ends, default=_FOREVER)
 
-    async def _count(
+    async def _find_counted(
         self, probes: Probes, due: Probes, limit: ReadLimit
     ) -> tuple[Counts, list[ShardProbe]]:
-        """Count what comes first over all shards, within ``limit``; return as the above does."""
+        """Return what comes first over all shards within ``limit``, else who holds it back."""
+        counts, holders = await self._count(probes, due, limit)
+        if self._are_too_few(probes, limit):
+            return {}, []
+        found: Counts = {one.shard.key: n for one, n in zip(probes, counts, strict=True)}
+        return found, [] if any(counts) else holders
+
+    async def _count(
+        self, probes: Probes, due: Probes, limit: ReadLimit
+    ) -> tuple[list[int], list[ShardProbe]]:
+        """Count what comes first over all shards; return who keeps the limit from being used up."""
 
         async def count(probe: ShardProbe) -> None:
             sample = probe.plan.sample or NO_SAMPLE
@@ -216,11 +269,7 @@ class Rounds:
             )
             if is_full or not asked:
                 break
-        if self._are_too_few(probes, limit):
-            return {}, []
-        if any(counts):
-            holders = []
-        return {one.shard.key: count for one, count in zip(probes, counts, strict=True)}, holders
+        return counts, [] if is_full else holders
 
     def _counted_until(self, probes: Probes) -> tuple[datetime, list[ShardProbe]]:
         """Return the instant to which all shards are counted, and those that have no more."""

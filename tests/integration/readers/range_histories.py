@@ -249,6 +249,19 @@ class Look:
 
 
 @frozen
+class LookAhead:
+    """A look while Spark works, whatever is asked for next."""
+
+    limit: ReadLimit
+
+    async def __call__(self, world: Looking) -> None:
+        progress = world.finder.progress
+        await world.within_time(world.finder.look_ahead(self.limit))
+        told = _by_key(world.finder.progress)
+        assert all(told[key] == one for key, one in _by_key(progress).items())
+
+
+@frozen
 class LookForAll:
     async def __call__(self, world: Looking) -> None:
         there = world.readable()
