@@ -113,14 +113,6 @@ class _FilterPushdown:
         return self._reader.narrow(filters)
 
 
-def refuse_ending_position(properties: Properties) -> None:
-    """Refuse an ending position for a streaming query, as :meth:`Properties.without_end` does."""
-    properties.without_end(
-        "a streaming query has no end. Remove it, or use trigger(availableNow=True) to read all "
-        "records and stop"
-    )
-
-
 def checked_bounds(properties: Properties, *, loaded_at: datetime) -> BatchBounds:
     """Return the positions between which a batch is read.
 

@@ -1,4 +1,7 @@
-"""Fetched records that wait for their micro-batch: rules for splitting and packing. Pure."""
+"""Fetched records that wait for their micro-batch: rules for splitting and packing. Pure.
+
+The ranges planner, which has no rows, does not load the kernels of pyarrow.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from itertools import pairwise
 from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import evolve, field, frozen
 
 from kinesis_publishers import (
@@ -64,6 +66,8 @@ class Chunk:
 
     @until.default
     def _latest(self) -> datetime:
+        import pyarrow.compute as pc
+
         return max(self.since, _instant(pc.max(self.rows.column("approximateArrivalTimestamp"))))
 
     def __len__(self) -> int:
@@ -87,6 +91,8 @@ class Chunk:
 
     def count_older(self, instant: datetime) -> int:
         """Return how many rows arrived before ``instant``."""
+        import pyarrow.compute as pc
+
         arrivals = self.rows.column("approximateArrivalTimestamp")
         if _instant(pc.min(arrivals)) >= instant:
             return 0
@@ -95,12 +101,16 @@ class Chunk:
 
     def _arrivals(self) -> list[int]:
         """Return the running maximum, in microseconds."""
+        import pyarrow.compute as pc
+
         arrivals = pc.cast(self.rows.column("approximateArrivalTimestamp"), pa.int64())
         latest: list[int] = pc.cumulative_max(arrivals).to_pylist()
         return latest
 
     def records(self) -> Iterator[tuple[float, Weight]]:
         """Yield the arrival and weight of each Kinesis record; an aggregate is one record."""
+        import pyarrow.compute as pc
+
         ends = pc.run_end_encode(self.rows.column("sequenceNumber")).run_ends.to_pylist()
         sizes = [0, *pc.cumulative_sum(_payload_lengths(self.rows)).to_pylist()]
         arrivals, since = self._arrivals(), micros_of(self.since)
@@ -114,6 +124,8 @@ class Chunk:
 
     def split(self, count: int) -> tuple[Chunk, Chunk]:
         """Return the first ``count`` rows and the rest; neither may be empty."""
+        import pyarrow.compute as pc
+
         head = self.rows.slice(0, count)
         head_bytes = _payload_bytes(head)
         last = SequenceNumber(head.column("sequenceNumber")[count - 1].as_py())
@@ -329,10 +341,14 @@ def _pieces(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 
 def _payload_lengths(rows: pa.RecordBatch) -> pa.Array:
+    import pyarrow.compute as pc
+
     return pc.cast(pc.binary_length(rows.column("data")), pa.int64())
 
 
 def _payload_bytes(rows: pa.RecordBatch) -> int:
+    import pyarrow.compute as pc
+
     return int(pc.sum(_payload_lengths(rows)).as_py() or 0)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from pyspark.sql.datasource import DataSource
 
 from kinesis_publishers_spark.boundary import at_boundary
+from kinesis_publishers_spark.processes import freeze_spark
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from kinesis_publishers_spark.sink import KinesisBatchWriter, KinesisStreamWriter, Sink
     from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
+freeze_spark()
+
 _LOGGER = logging.getLogger(__name__)
 # What Spark adds to the options of a table.
 _PROVIDER = "provider"
@@ -37,7 +40,7 @@ _CHECKED: set[Properties] = set()
 # Prints the version, and whether the package can be imported: a checkout may lack its dependencies.
 _QUESTION = (
     "import sys, importlib.util as u; print('%d.%d' % sys.version_info[:2], "
-    "all(map(u.find_spec, ('kinesis_publishers_spark', 'aiobotocore'))))"
+    "all(map(u.find_spec, ('kinesis_publishers_spark', 'aiohttp'))))"
 )
 
 
@@ -140,8 +143,11 @@ class KinesisDataSource(DataSource):
     def streamReader(self, schema: StructType) -> KinesisStreamReader:
         """Return a reader for one query; Spark calls this in several processes."""
         from kinesis_publishers.errors import ConfigError
-        from kinesis_publishers_spark.batch_reader import refuse_ending_position
-        from kinesis_publishers_spark.stream_reader import KinesisStreamReader, make_session
+        from kinesis_publishers_spark.stream_reader import (
+            KinesisStreamReader,
+            make_session,
+            refuse_ending_position,
+        )
 
         self._has_reader = True
         try:

@@ -27,7 +27,7 @@ from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.options import SparkConfig
 from kinesis_publishers_spark.partitions import RangePartition
-from kinesis_publishers_spark.processes import prepare_source
+from kinesis_publishers_spark.processes import freeze_source
 from kinesis_publishers_spark.schema import Columns
 from kinesis_publishers_spark.waiting import oldest, partitions_of, take
 
@@ -85,7 +85,7 @@ class PrefetchSession(Session):
                 guard=self._query.guard,
             ) as fetcher:
                 await fetcher.prepare()
-                prepare_source()
+                freeze_source()
                 async with self.fetched.attached(fetcher):
                     await fetcher.run()
         finally:

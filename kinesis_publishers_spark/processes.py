@@ -10,12 +10,12 @@ import gc
 import logging
 import os
 import sys
+from itertools import count
 from zipimport import zipimporter
 
 from pyspark import TaskContext
 
 from kinesis_publishers.errors import InvalidOptionError
-from kinesis_publishers.events import LOG_FORMAT_VARIABLE, log_formatter
 from kinesis_publishers_spark.boundary import LEVEL_VARIABLE
 
 # How long Spark's thread may wait for the planner's, which is busy while it polls many shards: with
@@ -31,6 +31,23 @@ _HEAP_OPTIONS = {
 }
 _LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 read_directory_again = zipimporter.invalidate_caches
+# Events are many classes, and most tasks report none.
+_FORMAT_VARIABLE = f"{LEVEL_VARIABLE}_FORMAT"
+_freezes = count()
+
+
+def freeze_spark() -> None:
+    """Exclude what PySpark has loaded from garbage collection, in a process of Spark's own.
+
+    The imports that follow would otherwise make the collector traverse it several times.
+    """
+    if _main_module().startswith("pyspark."):
+        gc.freeze()
+
+
+def _main_module() -> str:
+    spec = sys.modules["__main__"].__spec__
+    return "" if spec is None else spec.name
 
 
 def prepare_worker(*, again: bool = False) -> None:
@@ -45,7 +62,7 @@ def prepare_worker(*, again: bool = False) -> None:
     is_prepared = zipimporter.invalidate_caches is invalidate_if_changed
     if TaskContext.get() is None or (is_prepared and not again):
         return
-    if LOG_FORMAT_VARIABLE in os.environ:
+    if _FORMAT_VARIABLE in os.environ:
         write_logs()
     zipimporter.invalidate_caches = invalidate_if_changed  # type: ignore[assignment]
     _freeze()
@@ -54,14 +71,20 @@ def prepare_worker(*, again: bool = False) -> None:
 def prepare_source() -> None:
     """Make planning and fetching cheaper in the process that Spark keeps for a query's source.
 
-    It is called before the first thread starts, and again after the clients are loaded: the
-    thousands of objects of a page make the collector traverse all living ones.
+    It is called before the first thread starts.
     """
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
     # A program that runs a planner itself controls its own memory.
-    spec = sys.modules["__main__"].__spec__
-    if spec is not None and spec.name == _SOURCE_MODULE:
+    if _main_module() == _SOURCE_MODULE:
         keep_heap()
+
+
+def freeze_source() -> None:
+    """Exclude the loaded clients from garbage collection in the process of a query's source.
+
+    The thousands of objects of a page make the collector traverse all living ones.
+    """
+    if _main_module() == _SOURCE_MODULE:
         _freeze()
 
 
@@ -80,8 +103,10 @@ def write_logs() -> None:
             f"The environment variable {LEVEL_VARIABLE} is {level!r}: use DEBUG, INFO, WARNING or "
             "ERROR."
         )
-    if not level and not os.environ.get(LOG_FORMAT_VARIABLE):
+    if not level and not os.environ.get(_FORMAT_VARIABLE):
         return
+    from kinesis_publishers.events import log_formatter
+
     formatter = log_formatter(logging.Formatter(_LOG_LINE))
     for logger in map(logging.getLogger, ("kinesis_publishers", "kinesis_publishers_spark")):
         if level:
@@ -111,9 +136,10 @@ def keep_heap() -> None:
 def _freeze() -> None:
     """Exclude all living objects from garbage collection.
 
-    Frozen garbage is collected at the next freeze, which comes before much can accumulate.
+    Frozen garbage is collected at the next freeze, which comes before much can accumulate. The
+    first time there is none.
     """
-    if gc.get_freeze_count():
+    if next(_freezes):
         gc.unfreeze()
         gc.collect()
     gc.freeze()

@@ -33,6 +33,7 @@ from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from kinesis_publishers_spark.options import Alignment, SparkConfig
 from kinesis_publishers_spark.partitions import RangePartition
+from kinesis_publishers_spark.processes import freeze_source
 
 if TYPE_CHECKING:
     from kinesis_publishers import Properties, ShardKey
@@ -91,6 +92,7 @@ class RangeSession(Session):
                 aligned_until=self._query.aligned_until,
             )
             await finder.prepare()
+            freeze_source()
             yield finder
 
     @property

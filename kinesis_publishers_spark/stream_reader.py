@@ -237,6 +237,14 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _LOGGER.info("micro-batch %s %s", event, text, extra=extra)
 
 
+def refuse_ending_position(properties: Properties) -> None:
+    """Refuse an ending position for a streaming query, as :meth:`Properties.without_end` does."""
+    properties.without_end(
+        "a streaming query has no end. Remove it, or use trigger(availableNow=True) to read all "
+        "records and stop"
+    )
+
+
 def _batch_limit(configured: BatchLimit, asked: ReadLimit | None) -> BatchLimit | None:
     """Return the limit of a micro-batch; ``None`` for all records that exist.
 

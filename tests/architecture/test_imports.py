@@ -6,10 +6,14 @@ import runpy
 import subprocess
 import sys
 import typing
+from typing import TYPE_CHECKING
 
 import pytest
 
 import kinesis_publishers
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 # The package itself knows its names, and loads what they need at their first use.
 _NOTHING: frozenset[str] = frozenset()
@@ -17,6 +21,10 @@ _FRAMEWORK = frozenset({"attr", "attrs", "backoff", "orjson"})
 # A server loads HTTP, CBOR and TLS when it listens.
 _TEST_KIT = frozenset({"pybase64"})
 _SPARK = frozenset({"py4j", "pyspark"})
+# One SDK and one client of HTTP, with what they import.
+_AWS = frozenset({"botocore", "certifi", "dateutil", "jmespath", "six", "urllib3"})
+_HTTP = frozenset({"aiohttp", "aiohappyeyeballs", "aiosignal", "frozenlist", "idna"})
+_HTTP |= {"multidict", "propcache", "typing_extensions", "yarl"}
 _COMMAND = frozenset({"click"})
 _TABLES = frozenset({"markdown_it", "mdurl", "pygments", "rich"})
 # What a Python worker does under the prefetch planner.
@@ -45,11 +53,29 @@ chunk = Chunk(shard=key, rows=rows, progress=progress, payload_bytes=9)
 take([chunk], BatchLimit(), datetime(1970, 1, 1, tzinfo=UTC))
 pack(take([chunk], BatchLimit(records=None, payload_bytes=5))[0], 1)
 """
+# What the process of a query's source does until its first micro-batch is planned.
+_FIRST_PLAN = """
+from pyspark.sql.types import BinaryType, StringType, StructType, TimestampType
+from kinesis_publishers_spark import KinesisDataSource
+schema = StructType().add("data", BinaryType())
+for name in ("streamName", "shardId", "sequenceNumber", "partitionKey"):
+    schema.add(name, StringType())
+schema.add("approximateArrivalTimestamp", TimestampType())
+reader = KinesisDataSource(OPTIONS).streamReader(schema)
+start = end = reader.initialOffset()
+while end == start:
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+assert reader.partitions(start, end)
+reader.stop()
+"""
 _LOADED = """
 import sys
 before = set(sys.modules)
 {code}
-names = {{name.partition(".")[0] for name in sys.modules.keys() - before}}
+# Its module that is a quarter of it.
+kernels = "pyarrow.compute"
+names = sys.modules.keys() - before
+names = {{name if name == kernels else name.partition(".")[0] for name in names}}
 own = {{"kinesis_publishers", "kinesis_publishers_spark", "pyspark_kinesis"}}
 print(*sorted(name for name in names - sys.stdlib_module_names - own if name[0] != "_"))
 """
@@ -125,7 +151,7 @@ def test_type_checkers_see_the_public_names_and_no_others(monkeypatch: pytest.Mo
         ("import kinesis_publishers_spark", frozenset({"pyspark"})),
         (_FIRST_TASK, frozenset({"pyspark", "attr", "attrs"})),
         # Not pandas, which pyarrow would import: half a second of CPU.
-        (_FIRST_RECORDS, _FRAMEWORK | {"pyarrow", "pyspark"}),
+        (_FIRST_RECORDS, _FRAMEWORK | {"pyarrow", "pyarrow.compute", "pyspark"}),
     ],
     ids=["import", "task", "records"],
 )
@@ -134,3 +160,22 @@ def test_the_spark_source_loads_no_package_that_spark_has_not_loaded(
 ) -> None:
     spark = "import pyarrow, pyspark.worker; before |= set(sys.modules)\n"
     assert _surplus(spark + code, allowed) == set()
+
+
+@pytest.mark.parametrize(
+    ("planner", "allowed"), [("ranges", frozenset()), ("prefetch", {"pyarrow.compute"})]
+)
+def test_a_query_begins_with_one_sdk_and_one_client_of_http(
+    local_kinesis: LocalKinesis, planner: str, allowed: frozenset[str]
+) -> None:
+    local_kinesis.create_stream("orders", 1)
+    local_kinesis.put_many("orders", [("key", b"value")])
+    options = {
+        **local_kinesis.properties("orders"),
+        "kinesis.spark.planner": planner,
+        "kinesis.stream.initpos": "TRIM_HORIZON",
+    }
+    spark = "import pyspark.sql.streaming.python_streaming_source_runner\n"
+    code = f"{spark}before |= set(sys.modules)\nOPTIONS = {options!r}\n{_FIRST_PLAN}"
+    needed = _FRAMEWORK | _AWS | _HTTP | {"cbor2", "pyarrow", "pybase64", "pyspark"}
+    assert _surplus(code, needed | allowed) == set()

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kinesis_publishers import Properties
-from kinesis_publishers_spark.batch_reader import checked_bounds, refuse_ending_position
+from kinesis_publishers_spark.batch_reader import checked_bounds
+from kinesis_publishers_spark.stream_reader import refuse_ending_position
 from tests.docs.doc_pages import PAGES, ROOT, blocks_of, is_python, name_of
 
 _BLOCKS = [

@@ -21,7 +21,7 @@ _OPTIONS = {"streamName": "orders", "region": "eu-west-1"}
 _DRIVER = Path(__file__).with_name("discovering_driver.py")
 # Spark looks through the folders of sys.path.
 _FOUND = {"PYTHONPATH": str(Path(pyspark_kinesis.__file__).parents[1])}
-_HEAVY = ("kinesis_publishers", "kinesis_publishers_spark", "aiobotocore", "boto3", "botocore")
+_HEAVY = ("kinesis_publishers", "kinesis_publishers_spark", "aiohttp", "boto3", "botocore")
 
 
 def test_what_spark_finds_makes_the_data_source() -> None:

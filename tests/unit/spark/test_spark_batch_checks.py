@@ -12,12 +12,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import ConfigErrors
-from kinesis_publishers_spark.batch_reader import (
-    KinesisBatchReader,
-    checked_bounds,
-    refuse_ending_position,
-)
+from kinesis_publishers_spark.batch_reader import KinesisBatchReader, checked_bounds
 from kinesis_publishers_spark.options import SparkConfig
+from kinesis_publishers_spark.stream_reader import refuse_ending_position
 from tests.unit.spark.spark_builders import starts_no_thread
 
 if TYPE_CHECKING:
