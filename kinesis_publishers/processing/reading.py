@@ -30,6 +30,7 @@ from kinesis_publishers.processing.signals import (
     has_closed,
     interrupt,
     stopped_by_signals,
+    stopped_with_others,
 )
 from kinesis_publishers.readers.consumers import call_hook
 from kinesis_publishers.readers.watermarks import OnWatermark
@@ -177,8 +178,10 @@ class RecordStream(AsyncIterator["Record"]):
         self._task = asyncio.current_task()
         async with AsyncExitStack() as stack:
             stack.callback(has_closed, self)
-            await stack.enter_async_context(self._feed)
-            stack.enter_context(stopped_by_signals(self._stop_by))
+            with stopped_with_others(self._stop_by):
+                await stack.enter_async_context(self._feed)
+            if not self._feed.is_stopping:
+                stack.enter_context(stopped_by_signals(self._stop_by))
             self._resources = stack.pop_all()
         self._is_open = True
 

@@ -7,6 +7,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, nullcontext
 from datetime import datetime
 from functools import partial
 from typing import Any, Unpack
@@ -40,7 +41,7 @@ from kinesis_publishers.processing.error_policies import (
     place_of,
 )
 from kinesis_publishers.processing.feed import DeliveryFeed
-from kinesis_publishers.processing.signals import stopped_by_signals
+from kinesis_publishers.processing.signals import stopped_by_signals, stopped_with_others
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 from kinesis_publishers.tracebacks import ShortTraceback
 
@@ -203,9 +204,12 @@ class _Scanner:
                     reading.add_done_callback(lambda _: watcher.cancel())
 
     async def _read(self) -> None:
-        async with self._feed:
+        async with AsyncExitStack() as stack:
+            with stopped_with_others(self._stop_by):
+                await stack.enter_async_context(self._feed)
             self._is_open = True
-            with stopped_by_signals(self._stop_by):
+            is_stopped = self._feed.is_stopping
+            with nullcontext() if is_stopped else stopped_by_signals(self._stop_by):
                 await self._run_workers()
 
     async def _run_workers(self) -> None:

@@ -73,6 +73,24 @@ def stopped_by_signals(stop: _Stop, *, in_loop: bool = True) -> Iterator[None]:
                     _remove_handler(loop, one)
 
 
+@contextmanager
+def stopped_with_others(stop: _Stop) -> Iterator[None]:
+    """Call ``stop`` when a signal stops other readers of the running loop while the body runs.
+
+    A reader that opens would miss it. Without others the signal has its usual effect.
+    """
+    stops = _STOPS.get(asyncio.get_running_loop())
+    joined = [others for others in stops.values() if others] if stops else []
+    for others in joined:
+        others.append(stop)
+    try:
+        yield
+    finally:
+        for others in joined:
+            with suppress(ValueError):
+                others.remove(stop)
+
+
 def _forget_closed_loops() -> None:
     # A closed loop has removed its handlers, also of contexts that were never left.
     for closed in [one for one in _STOPS if one is not None and one.is_closed()]:
