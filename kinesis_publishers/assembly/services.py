@@ -56,7 +56,6 @@ from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.errors import InvalidOptionError
 from kinesis_publishers.events import EventSink, ignore_event, log_event
 from kinesis_publishers.leases.assigners import AllShards
-from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.metrics.sinks import open_event_sink
 from kinesis_publishers.model import (
     Positions,
@@ -65,12 +64,11 @@ from kinesis_publishers.model import (
     StreamIdentity,
     StreamSummary,
 )
-from kinesis_publishers.progress.checkpointer import Checkpointer, KeptProgress
-from kinesis_publishers.progress.single_reader import SingleReader
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 
 if TYPE_CHECKING:
     from kinesis_publishers.aws.control_plane import Boto3ControlPlane
+    from kinesis_publishers.progress.checkpointer import Checkpointer, KeptProgress
 
 
 @frozen(kw_only=True)
@@ -205,6 +203,11 @@ async def open_checkpointer(
     if config.application is None:
         yield None
         return
+    # Most readers keep no checkpoints of their own.
+    from kinesis_publishers.leases.leases import Leases
+    from kinesis_publishers.progress.checkpointer import Checkpointer
+    from kinesis_publishers.progress.single_reader import SingleReader
+
     clock = clock or SystemClock()
     leases = LeaseConfig.from_properties(properties)
     async with open_checkpoint_store(properties, clock=clock, events=events) as store:
