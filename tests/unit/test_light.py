@@ -101,7 +101,7 @@ next(records(properties, publisher="EFO", consumer_name="me"))
 """
         result = run_lightly(code)
     assert result.stdout == "b'1'\n"
-    assert "needs hpack: pip install 'kinesis-publishers[efo]'" in result.stderr
+    assert "needs h2: pip install 'kinesis-publishers[efo]'" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ next(records(properties, publisher="EFO", consumer_name="me"))
                 "next(records(stream='orders', region='eu-west-1', publisher='EFO', "
                 "consumer_name='me'))"
             ),
-            r"needs hpack: pip install 'kinesis-publishers\[efo\]'",
+            r"needs h2: pip install 'kinesis-publishers\[efo\]'",
         ),
         (
             "from kinesis_publishers import RecordBatch\nRecordBatch.to_arrow(None)",

@@ -40,9 +40,9 @@ def check_carrier(
 
 
 def _check_installed() -> None:
-    if find_spec("hpack") is None:
+    if find_spec("h2") is None:
         raise ConfigError(
-            "enhanced fan-out over HTTP/2 needs hpack: pip install 'kinesis-publishers[efo]'"
+            "enhanced fan-out over HTTP/2 needs h2: pip install 'kinesis-publishers[efo]'"
         )
 
 

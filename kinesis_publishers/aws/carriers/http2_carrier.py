@@ -7,10 +7,22 @@ import re
 import ssl
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from hpack import HPACKError
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+)
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
 
 from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier, _split_proxy
 from kinesis_publishers.aws.carriers.carrier import (
@@ -22,10 +34,17 @@ from kinesis_publishers.aws.carriers.carrier import (
     connection_errors,
     http_2_not_offered,
 )
-from kinesis_publishers.aws.carriers.http2_frames import PROTOCOL, Exchange
 from kinesis_publishers.config import HttpVersion, SubscriptionHttpConfig
 
-_ERRORS = (OSError, HPACKError)
+if TYPE_CHECKING:
+    from hyperframe.frame import Frame, GoAwayFrame
+
+_ERRORS = (OSError, ProtocolError)
+_PROTOCOL: Final = "h2"
+_STREAM: Final = 1
+# How much the service may send before it is read, and the largest frame.
+_WINDOW_BYTES = 256 * 1024
+_FIRST_WINDOW_BYTES = 65_535
 _TLS_RECORD_BYTES = 16 * 1024
 _MAX_PROXY_ANSWER_BYTES = 64 * 1024
 _HTTPS_PORT = 443
@@ -66,7 +85,7 @@ class Http2Carrier(SubscriptionCarrier):
                 with connection_errors(_ERRORS, call.where):
                     if await self._connect(connection, urlsplit(call.url)):
                         connection.send(_request_headers(call), call.body)
-                        while connection.exchange.status is None:
+                        while connection.status is None:
                             await connection.wait(self._read_timeout_seconds)
                         return _Http2Response(connection, self._read_timeout_seconds, call.where)
             except BaseException:
@@ -103,7 +122,7 @@ class Http2Carrier(SubscriptionCarrier):
         async with self._context_lock:
             if self._context is None:
                 context = await asyncio.to_thread(self._endpoint.tls_context)
-                context.set_alpn_protocols([PROTOCOL, "http/1.1"])
+                context.set_alpn_protocols([_PROTOCOL, "http/1.1"])
                 self._context = context
         return self._context
 
@@ -129,9 +148,8 @@ def _request_headers(call: SignedCall) -> dict[str, str]:
 
 class _Http2Response(SubscriptionResponse):
     def __init__(self, connection: _Connection, timeout_seconds: float, where: str) -> None:
-        exchange = connection.exchange
-        assert exchange.status is not None
-        self.status, self.headers = exchange.status, exchange.headers
+        assert connection.status is not None
+        self.status, self.headers = connection.status, connection.headers
         self._connection = connection
         self._timeout_seconds = timeout_seconds
         self._where = where
@@ -139,7 +157,7 @@ class _Http2Response(SubscriptionResponse):
     async def read(self) -> bytes:
         while True:
             data = self._connection.take()
-            if data or self._connection.exchange.has_ended:
+            if data or self._connection.has_ended:
                 return data
             with connection_errors(_ERRORS, self._where):
                 await self._connection.wait(self._timeout_seconds)
@@ -148,14 +166,29 @@ class _Http2Response(SubscriptionResponse):
         self._connection.abort()
 
 
+class _Http(H2Connection):
+    """Goes on after a GOAWAY that lets the stream end; h2 would receive nothing more."""
+
+    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
+        if frame.error_code == ErrorCodes.NO_ERROR and frame.last_stream_id >= _STREAM:
+            return [], []
+        return super()._receive_goaway_frame(frame)
+
+
 class _Connection(asyncio.Protocol):
-    """A socket, TLS on it, and the exchange that it carries.
+    """A socket, TLS on it, and the only stream of HTTP/2 that it carries.
 
     asyncio's TLS keeps 256 KiB for every connection.
     """
 
     def __init__(self) -> None:
-        self.exchange = Exchange()
+        self.status: int | None = None
+        self.headers: Mapping[str, str] = {}
+        self.has_ended = False
+        # Latin-1 reads any header.
+        self._http = _Http(H2Configuration(header_encoding="latin-1"))
+        self._chunks: list[bytes] = []
+        self._unacknowledged = 0
         self._transport: asyncio.Transport | None = None
         self._proxy_answer = b""
         self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -181,15 +214,21 @@ class _Connection(asyncio.Protocol):
         self.data_received(b"")
         while not self._is_secure:
             await self.wait(CONNECT_TIMEOUT_SECONDS)
-        return self._tls.selected_alpn_protocol() == PROTOCOL
+        return self._tls.selected_alpn_protocol() == _PROTOCOL
 
     def send(self, headers: Mapping[str, str], body: bytes) -> None:
-        self.exchange.request(headers, body)
+        self._http.send_headers(_STREAM, headers.items())
+        self._http.send_data(_STREAM, body, end_stream=True)
         self._flush()
 
     def take(self) -> bytes:
-        data = self.exchange.take()
-        self._flush()
+        """Return what has arrived of the body, and allow the service to send as much again."""
+        data = b"".join(self._chunks)
+        self._chunks.clear()
+        if self._unacknowledged:
+            self._http.acknowledge_received_data(self._unacknowledged, _STREAM)
+            self._unacknowledged = 0
+            self._flush()
         return data
 
     async def wait(self, timeout_seconds: float) -> None:
@@ -235,14 +274,48 @@ class _Connection(asyncio.Protocol):
             if not self._is_secure:
                 tls.do_handshake()
                 self._is_secure = True
+                if tls.selected_alpn_protocol() == _PROTOCOL:
+                    self._begin_http()
             while data := tls.read(_TLS_RECORD_BYTES):
-                self.exchange.receive(data)
+                for event in self._http.receive_data(data):
+                    self._handle(event)
             raise ConnectionResetError(_CLOSED)
+
+    def _begin_http(self) -> None:
+        self._http.local_settings = Settings(
+            client=True,
+            initial_values={
+                SettingCodes.ENABLE_PUSH: 0,
+                SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW_BYTES,
+                SettingCodes.MAX_FRAME_SIZE: _WINDOW_BYTES,
+            },
+        )
+        self._http.max_inbound_frame_size = _WINDOW_BYTES
+        self._http.initiate_connection()
+        self._http.increment_flow_control_window(_WINDOW_BYTES - _FIRST_WINDOW_BYTES)
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case DataReceived(data=bytes(data)):
+                self._chunks.append(data)
+                self._unacknowledged += event.flow_controlled_length
+            case ResponseReceived():
+                fields = {str(name): str(value) for name, value in event.headers}
+                status = fields.pop(":status")
+                if not status.isdecimal():
+                    raise ConnectionAbortedError(f"an answer with the status {status!r}")
+                self.status, self.headers = int(status), fields
+            case StreamEnded():
+                self.has_ended = True
+            case StreamReset(error_code=code):
+                raise ConnectionResetError(f"the service reset the stream with code {code}")
+            case ConnectionTerminated(error_code=code) if not self.has_ended:
+                raise ConnectionAbortedError(f"the service ended the connection with code {code}")
 
     def _flush(self) -> None:
         # OpenSSL refuses to encrypt after an error.
         if self._is_secure and self._tls is not None and self._error is None:
-            data = self.exchange.to_send()
+            data = self._http.data_to_send()
             if data:
                 self._tls.write(data)
         if self._to_send.pending:

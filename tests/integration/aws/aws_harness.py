@@ -256,10 +256,7 @@ class Http2Exchange(Exchange):
 
     async def send(self, data: bytes) -> None:
         while data:
-            room = min(
-                self._state.local_flow_control_window(self.stream_id),
-                self._state.max_outbound_frame_size,
-            )
+            room = min(self.window_bytes, self._state.max_outbound_frame_size)
             if room <= 0:
                 self.window.clear()
                 await self.window.wait()
@@ -272,10 +269,18 @@ class Http2Exchange(Exchange):
         self._state.end_stream(self.stream_id)
         await self._flush()
 
+    @property
+    def window_bytes(self) -> int:
+        return self._state.local_flow_control_window(self.stream_id)
+
     async def send_raw(self, *frames: Frame) -> None:
         """Send frames in one piece, in any state of the connection."""
         self._writer.write(b"".join(one.serialize() for one in frames))
         await self._writer.drain()
+
+    def leave(self) -> None:
+        """Close the connection without a word about the stream."""
+        self._writer.close()
 
     async def _flush(self) -> None:
         self._writer.write(self._state.data_to_send())

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 import h2.config
 import h2.connection
 import pytest
-from hyperframe.frame import DataFrame, GoAwayFrame
+from hpack import Encoder
+from hyperframe.frame import (
+    ContinuationFrame,
+    DataFrame,
+    ExtensionFrame,
+    Frame,
+    GoAwayFrame,
+    HeadersFrame,
+    PingFrame,
+    PushPromiseFrame,
+    RstStreamFrame,
+)
 
 from kinesis_publishers import StartingPosition
 from kinesis_publishers.aws.data_plane import AioDataPlane
@@ -131,6 +142,108 @@ async def test_a_server_that_says_goodbye_may_finish(
     authority: trustme.CA, ca_bundle: Path
 ) -> None:
     assert await read_all(say_goodbye, authority, ca_bundle, "https-2") == ["1", "2"]
+
+
+def headers(fields: dict[str, str], *flags: str) -> Frame:
+    return HeadersFrame(1, Encoder().encode(fields), flags=["END_HEADERS", *flags])
+
+
+async def send_all_that_is_allowed(exchange: Exchange) -> None:
+    assert isinstance(exchange, Http2Exchange)
+    block = Encoder().encode({":status": "200", "x-amzn-requestid": "id-1", "x": "é"})
+    first = HeadersFrame(1, block[:3], flags=["PADDED", "PRIORITY"])
+    first.pad_length, first.stream_weight = 9, 3
+    padded = DataFrame(1, INITIAL + event(1), flags=["PADDED"])
+    padded.pad_length = 200
+    await exchange.send_raw(
+        headers({":status": "103"}),
+        first,
+        ContinuationFrame(1, block[3:5]),
+        ContinuationFrame(1, block[5:], flags=["END_HEADERS"]),
+        padded,
+        PingFrame(0, b"12345678"),
+        ExtensionFrame(type=0xBE, stream_id=0),
+        DataFrame(1, event(2)),
+        headers({"trailer": "x"}, "END_STREAM"),
+        RstStreamFrame(1, 0),
+        GoAwayFrame(0, error_code=1),
+    )
+
+
+async def test_all_that_the_protocol_allows_is_understood(
+    authority: trustme.CA, ca_bundle: Path
+) -> None:
+    assert await read_all(send_all_that_is_allowed, authority, ca_bundle, "https-2") == ["1", "2"]
+
+
+async def test_a_service_sends_as_much_as_may_wait_unread_and_goes_on_after_that(
+    authority: trustme.CA, ca_bundle: Path
+) -> None:
+    is_full = []
+
+    async def send_much(exchange: Exchange) -> None:
+        assert isinstance(exchange, Http2Exchange)
+        await exchange.answer()
+        body = INITIAL + b"".join(event(number, "QUJD" * 100_000) for number in range(3))
+        await exchange.send(body[: 256 * 1024])
+        is_full.append(exchange.window_bytes)
+        await exchange.send(body[256 * 1024 :])
+        await exchange.end()
+
+    assert await read_all(send_much, authority, ca_bundle, "https-2") == ["0", "1", "2"]
+    assert is_full == [0]
+
+
+@pytest.mark.parametrize(
+    ("frame", "problem"),
+    [
+        (RstStreamFrame(1, 2), "reset the stream with code 2"),
+        (GoAwayFrame(0, last_stream_id=1, error_code=11), "ended the connection with code 11"),
+        (GoAwayFrame(0, last_stream_id=0), "ended the connection with code 0"),
+        (PushPromiseFrame(1, promised_stream_id=2, flags=["END_HEADERS"]), "ProtocolError"),
+        (DataFrame(1, bytes(256 * 1024 + 1)), "FrameTooLargeError"),
+        (None, "closed the connection"),
+    ],
+    ids=["reset", "goaway", "not begun", "push", "too long", "closed"],
+)
+async def test_an_end_before_the_end_is_a_failed_connection_after_what_has_come(
+    authority: trustme.CA, ca_bundle: Path, frame: Frame | None, problem: str
+) -> None:
+    async def break_off(exchange: Exchange) -> None:
+        assert isinstance(exchange, Http2Exchange)
+        await exchange.answer()
+        await exchange.send(INITIAL + event(1))
+        if frame is None:
+            exchange.leave()
+        else:
+            await exchange.send_raw(frame)
+
+    tls, position = server_tls(authority, ["h2"]), StartingPosition.trim_horizon()
+    async with (
+        asyncio.timeout(DEADLINE_SECONDS),
+        ScriptedService(break_off, tls).serve() as service,
+        AioDataPlane(aws_config(service.url, ca_bundle), http=http_config("https-2")) as plane,
+        plane.subscribe_to_shard(SHARD, CONSUMER_ARN, position) as subscription,
+    ):
+        assert await subscription.wait_for_event() is not None
+        await subscription.receive()
+        with pytest.raises(ConnectionFailedError, match=problem) as raised:
+            await subscription.wait_for_event()
+    assert raised.value.retryable
+
+
+@pytest.mark.parametrize(
+    "fields", [{":status": "ok"}, {"x": "y"}, {":status": "200", "x": "y" * 70_000}]
+)
+async def test_headers_that_cannot_be_read_are_a_failed_connection(
+    authority: trustme.CA, ca_bundle: Path, fields: dict[str, str]
+) -> None:
+    async def answer(exchange: Exchange) -> None:
+        assert isinstance(exchange, Http2Exchange)
+        await exchange.send_raw(headers(fields))
+
+    with pytest.raises(ConnectionFailedError, match=r"orders/shardId-0"):
+        await read_all(answer, authority, ca_bundle, "https-2")
 
 
 async def test_what_came_before_broken_tls_is_read_and_then_an_error_is_raised(

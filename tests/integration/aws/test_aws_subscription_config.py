@@ -136,6 +136,6 @@ async def open_and_close():
         pass
 
 asyncio.run(open_and_close())
-assert not "hpack" in sys.modules
+assert not "h2" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
