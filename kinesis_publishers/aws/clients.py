@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -16,7 +14,7 @@ import orjson
 from attrs import frozen
 from botocore import xform_name
 from botocore.config import Config
-from botocore.loaders import JSONFileLoader, Loader
+from botocore.loaders import create_loader
 from botocore.session import Session, get_session
 from botocore.utils import get_environ_proxies
 
@@ -30,35 +28,9 @@ from kinesis_publishers.model.sources import stream_name_of
 _STRATEGY = "RecordDistributionStrategy"
 _SENT_AT = "kinesis_publishers.sent_at"
 _REGION = r"[a-z]+(-[a-z]+)+-[0-9]+"
+# A process has several sessions, and each would parse the models of the services again.
+_loader_of = lru_cache(maxsize=4)(create_loader)
 _PROXY = r"(?i)((https?:)?//)?([^\s/?#\[\]]*@)?(\[[0-9a-f:]+\]|[^\s/?#@:]+)(:[0-9]{1,5})?/?"
-
-
-class _Models(Loader):
-    """Finds the models of services without looking into the folders of all others."""
-
-    def list_available_services(self, type_name: str) -> list[str]:
-        folders = filter(os.path.isdir, self.search_paths)
-        return [name for folder in folders for name in os.listdir(folder)]
-
-
-class _ModelFiles(JSONFileLoader):
-    """Reads the files in a third of the time."""
-
-    def load_file(self, file_path: str) -> Any:
-        for extension, opened in (".json", open), (".json.gz", gzip.open):
-            if os.path.isfile(file_path + extension):
-                with opened(file_path + extension, "rb") as file:
-                    return orjson.loads(file.read())
-        return None
-
-
-# A process has several sessions, and each would read the models again.
-@lru_cache(maxsize=4)
-def _models_at(data_path: str) -> Loader:
-    """Return what loads models, also from the folders that a user of botocore has named."""
-    folders = filter(None, data_path.split(os.pathsep))
-    own = [os.path.expanduser(os.path.expandvars(one)) for one in folders]
-    return _Models(own, _ModelFiles())
 
 
 @frozen(kw_only=True)
@@ -99,8 +71,7 @@ def open_client(
     A given ``session`` has the credentials of ``aws`` already; ``more`` are settings of botocore.
     """
     session = session or build_session(get_session(), aws)
-    models = _models_at(session.get_config_variable("data_path") or "")
-    session.register_component("data_loader", models)
+    session.register_component("data_loader", _loader_of(session.get_config_variable("data_path")))
     client = session.create_client(**address.arguments(aws, **more))
     _check_way_to(client)
     return client
