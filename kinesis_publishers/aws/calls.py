@@ -7,17 +7,13 @@ sent. From then on this module signs each call, and a carrier sends it.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
-from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import orjson
 from attrs import field, frozen
-from botocore.credentials import Credentials, ReadOnlyCredentials, RefreshableCredentials
 from botocore.parsers import create_parser
 
 from kinesis_publishers.aws import cbor
@@ -29,11 +25,7 @@ from kinesis_publishers.aws.signing import CallPattern, check_credentials, learn
 from kinesis_publishers.clock import Clock, ServiceClock
 from kinesis_publishers.model import StartingPosition
 
-_T = TypeVar("_T")
 JSON = "application/x-amz-json-1.1"
-# A minute before botocore would renew credentials, which blocks.
-_RENEWED_SECONDS = 16 * 60
-_THREADS = 4
 
 
 @frozen
@@ -63,10 +55,9 @@ class _Taken(BaseException):
 
 
 class ServiceCalls:
-    """Makes calls with the endpoints and credentials of a client of botocore.
+    """Makes calls with the endpoints and credentials of a client of aiobotocore.
 
-    The client itself can no longer make them; it finds and renews credentials in threads. ``clock``
-    learns the service's time.
+    The client itself can no longer make them. ``clock`` learns the service's time.
     """
 
     def __init__(self, client: Any, carrier: AiohttpCarrier, clock: Clock) -> None:
@@ -77,15 +68,8 @@ class ServiceCalls:
         # It learns from refusals alone: other answers may come from a cache.
         self._signature_clock = ServiceClock(self._machine)
         self._patterns: dict[tuple[str, str], CallPattern] = {}
-        self._learning = asyncio.Lock()
-        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="kinesis-credentials")
         for operation in ("GetRecords", "GetShardIterator", "SubscribeToShard", "PutRecords"):
             client.meta.events.register(f"before-send.kinesis.{operation}", _take)
-
-    def close(self) -> None:
-        """Close the client, without waiting for credentials that are on their way."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
-        self._client.close()
 
     def errors(self, operation: str, where: str) -> AbstractContextManager[None]:
         """Return a context that maps the errors of a call to this package's."""
@@ -100,7 +84,7 @@ class ServiceCalls:
         """
         pattern = self._patterns.get((operation, arn)) or await self._learn(operation, arn)
         found = self._client._request_signer._credentials
-        credentials = await self._frozen(found)
+        credentials = await found.get_frozen_credentials()
         check_credentials(credentials, found.method)
         at = self._signature_clock.now()
         headers = pattern.sign(body, content_type=content_type, credentials=credentials, at=at)
@@ -108,24 +92,13 @@ class ServiceCalls:
         return SignedCall(url=pattern.url, headers=headers, body=body, where=where, signed_at=now)
 
     async def _learn(self, operation: str, arn: str) -> CallPattern:
-        # The shards of a stream ask at the same time.
-        async with self._learning:
-            if (operation, arn) not in self._patterns:
-                learn = partial(_pattern_of, self._client, operation, arn)
-                self._patterns[operation, arn] = await self._in_thread(learn)
-        return self._patterns[operation, arn]
-
-    async def _frozen(self, found: Credentials) -> ReadOnlyCredentials:
-        is_current = isinstance(found, RefreshableCredentials) and not found.refresh_needed(
-            _RENEWED_SECONDS
-        )
-        if is_current or type(found) is Credentials:
-            return found.get_frozen_credentials()
-        # They may have to be renewed, or a class of the user's is asked.
-        return await self._in_thread(found.get_frozen_credentials)
-
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        named = "ConsumerARN" if operation == "SubscribeToShard" else "StreamARN"
+        try:
+            await method_of(self._client, operation)(**{named: arn})
+        except _Taken as taken:
+            pattern = CallPattern.of_request(taken.request)
+        self._patterns[operation, arn] = pattern
+        return pattern
 
     async def post(self, call: SignedCall) -> Answer:
         """Send a call and return the whole answer, of any status."""
@@ -175,12 +148,3 @@ def position_members(position: StartingPosition, kind: str, number: str) -> dict
 
 def _take(request: Any, **_: Any) -> NoReturn:
     raise _Taken(request)
-
-
-def _pattern_of(client: Any, operation: str, arn: str) -> CallPattern:
-    named = "ConsumerARN" if operation == "SubscribeToShard" else "StreamARN"
-    try:
-        method_of(client, operation)(**{named: arn})
-    except _Taken as taken:
-        return CallPattern.of_request(taken.request)
-    raise AssertionError("the request is always taken")

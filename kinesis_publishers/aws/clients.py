@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+import botocore.session
 import orjson
+from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession
 from attrs import frozen
 from botocore import xform_name
 from botocore.config import Config
-from botocore.loaders import create_loader
-from botocore.session import Session, get_session
 from botocore.utils import get_environ_proxies
 
 from kinesis_publishers.aws.credentials import build_session
@@ -28,8 +29,6 @@ from kinesis_publishers.model.sources import stream_name_of
 _STRATEGY = "RecordDistributionStrategy"
 _SENT_AT = "kinesis_publishers.sent_at"
 _REGION = r"[a-z]+(-[a-z]+)+-[0-9]+"
-# A process has several sessions, and each would parse the models of the services again.
-_loader_of = lru_cache(maxsize=4)(create_loader)
 _PROXY = r"(?i)((https?:)?//)?([^\s/?#\[\]]*@)?(\[[0-9a-f:]+\]|[^\s/?#@:]+)(:[0-9]{1,5})?/?"
 
 
@@ -43,8 +42,8 @@ class ServiceAddress:
     read_timeout_seconds: float = 10.0
     max_connections: int = 10
 
-    def arguments(self, aws: AwsConfig, **more: Any) -> dict[str, Any]:
-        """Return the arguments with which botocore creates the client."""
+    def arguments(self, aws: AwsConfig, config_class: type[Config], **more: Any) -> dict[str, Any]:
+        """Return the arguments with which botocore or aiobotocore creates the client."""
         is_certified = self.service == "kinesis" or self.endpoint_url is not None
         return {
             "service_name": self.service,
@@ -52,7 +51,7 @@ class ServiceAddress:
             "endpoint_url": self.endpoint_url,
             # The CA bundle is for Kinesis, or for an endpoint other than AWS's own.
             "verify": aws.ca_bundle if is_certified else None,
-            "config": Config(
+            "config": config_class(
                 connect_timeout=self.connect_timeout_seconds,
                 read_timeout=self.read_timeout_seconds,
                 max_pool_connections=self.max_connections,
@@ -63,18 +62,31 @@ class ServiceAddress:
         }
 
 
-def open_client(
-    aws: AwsConfig, address: ServiceAddress, session: Session | None = None, **more: Any
-) -> Any:
-    """Return a client of botocore. Blocks.
+def open_client(aws: AwsConfig, address: ServiceAddress) -> Any:
+    """Return a client of boto3 with the credentials of ``aws``. Blocks."""
+    # Many processes never need boto3.
+    import boto3
+
+    session = build_session(botocore.session.get_session(), aws)
+    client: Any = boto3.Session(botocore_session=session, region_name=aws.region).client(
+        **address.arguments(aws, Config)
+    )
+    _check_way_to(client)
+    return client
+
+
+@asynccontextmanager
+async def open_aio_client(
+    aws: AwsConfig, address: ServiceAddress, session: AioSession | None = None, **more: Any
+) -> AsyncIterator[Any]:
+    """Open a client of aiobotocore, and close it at the end.
 
     A given ``session`` has the credentials of ``aws`` already; ``more`` are settings of botocore.
     """
-    session = session or build_session(get_session(), aws)
-    session.register_component("data_loader", _loader_of(session.get_config_variable("data_path")))
-    client = session.create_client(**address.arguments(aws, **more))
-    _check_way_to(client)
-    return client
+    session = session or build_session(AioSession(), aws)
+    async with session.create_client(**address.arguments(aws, AioConfig, **more)) as client:
+        _check_way_to(client)
+        yield client
 
 
 def _check_way_to(client: Any) -> None:

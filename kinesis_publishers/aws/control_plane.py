@@ -1,4 +1,4 @@
-"""The control plane over botocore."""
+"""The control plane over boto3."""
 
 from __future__ import annotations
 
@@ -165,10 +165,10 @@ class CallingControlPlane(ControlPlane):
 
 
 class Boto3ControlPlane(CallingControlPlane):
-    """Calls Kinesis in threads, with a client of botocore that no call of the data plane can delay.
+    """Calls Kinesis in threads, with a client of boto3 that no call of the data plane can delay.
 
-    Use it as ``async with Boto3ControlPlane(config) as control_plane``. The first call opens the
-    client, unless :meth:`load` has done so. ``clock`` learns the service's time.
+    Use it as ``async with Boto3ControlPlane(config) as control_plane``. The first call loads boto3,
+    unless :meth:`load` has done so. ``clock`` learns the service's time.
     """
 
     def __init__(self, config: AwsConfig, clock: Clock | None = None) -> None:

@@ -1,25 +1,25 @@
-"""Makes a session of botocore use the configured credentials."""
+"""Makes a botocore or an aiobotocore session use the configured credentials.
+
+The two libraries mirror each other: each class of botocore has an asynchronous twin with the same
+constructor. So every provider is described once, over a kit of classes for either library.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import os
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, TypeAlias
+from types import SimpleNamespace
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
+import aiobotocore.credentials as aio
+import botocore.credentials as sync
+from aiobotocore.credentials import AioCredentials
+from aiobotocore.session import AioSession
 from attrs import define, field
-from botocore.credentials import (
-    AssumeRoleCredentialFetcher,
-    AssumeRoleWithWebIdentityCredentialFetcher,
-    CredentialProvider,
-    CredentialResolver,
-    Credentials,
-    DeferredRefreshableCredentials,
-    EnvProvider,
-    ReadOnlyCredentials,
-    create_credential_resolver,
-)
+from botocore.credentials import Credentials, ReadOnlyCredentials
 from botocore.exceptions import BotoCoreError
 from botocore.session import Session, get_session
 from botocore.utils import FileWebIdentityTokenLoader
@@ -34,8 +34,6 @@ from kinesis_publishers.errors import (
     PluginLoadError,
 )
 
-_Loader: TypeAlias = "Callable[[], Credentials | None]"
-
 
 class _CustomCredentials(Credentials):
     def __init__(self, loaded: Any) -> None:
@@ -49,8 +47,23 @@ class _CustomCredentials(Credentials):
         return _freeze(self._loaded)
 
 
+class _AioCustomCredentials(AioCredentials):  # type: ignore[misc]
+    def __init__(self, loaded: Any, frozen: ReadOnlyCredentials) -> None:
+        super().__init__(frozen.access_key, frozen.secret_key, frozen.token, method="custom")
+        self._loaded = loaded
+
+    async def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        # Renewing may call a service: not on the event loop.
+        return await asyncio.to_thread(_freeze, self._loaded)
+
+
 def _load_custom(config: CredentialsConfig) -> Credentials:
     return _CustomCredentials(_call_class(config))
+
+
+async def _load_custom_async(config: CredentialsConfig) -> AioCredentials:
+    loaded = await asyncio.to_thread(_call_class, config)
+    return _AioCustomCredentials(loaded, await asyncio.to_thread(_freeze, loaded))
 
 
 def _call_class(config: CredentialsConfig) -> Any:
@@ -69,22 +82,28 @@ def _call_class(config: CredentialsConfig) -> Any:
 
 def _freeze(loaded: Any) -> ReadOnlyCredentials:
     # botocore's own refreshing credentials give three values that belong together only here.
-    if isinstance(loaded, Credentials) and not inspect.iscoroutinefunction(
-        loaded.get_frozen_credentials  # as aiobotocore's are
-    ):
+    if isinstance(loaded, Credentials) and not isinstance(loaded, AioCredentials):
         return loaded.get_frozen_credentials()
     return ReadOnlyCredentials(loaded.access_key, loaded.secret_key, getattr(loaded, "token", None))
 
 
-class _LoadingProvider(CredentialProvider):
-    """A credential provider around a function."""
+@define
+class _LoadingProvider:
+    """A credential provider of botocore around a function."""
 
-    def __init__(self, name: str, load: _Loader) -> None:
-        super().__init__()
-        self.METHOD, self._load = name, load
+    METHOD: str
+    _load: Callable[[], Any]
+    CANONICAL_NAME: str | None = None
 
-    def load(self) -> Credentials | None:
+    def load(self) -> Any:
         return self._load()
+
+
+class _AioLoadingProvider(_LoadingProvider):
+    """A credential provider of aiobotocore around a function or a coroutine function."""
+
+    async def load(self) -> Any:
+        return await _resolve(self._load())
 
 
 @define
@@ -101,6 +120,17 @@ class _SourceCredentials:
         return self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]
 
 
+class _AioSourceCredentials(_SourceCredentials):
+    async def get_frozen_credentials(self) -> ReadOnlyCredentials:  # type: ignore[override]
+        if self._loaded is None:
+            self._loaded = _require(await _resolve(self._load()), self._hint)
+        return await self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]
+
+
+async def _resolve(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
 def _require(credentials: Any, hint: str) -> Any:
     if credentials is None:
         # Not one of botocore's errors, which count as temporary.
@@ -108,11 +138,44 @@ def _require(credentials: Any, hint: str) -> Any:
     return credentials
 
 
+_SessionT = TypeVar("_SessionT", Session, AioSession)
+# Returns credentials (botocore) or a coroutine that does (aiobotocore).
+_Loader: TypeAlias = Callable[[], Any]
+
 # What follows the profile in botocore's chain: PROFILE must not fall through to it.
 _BEHIND_PROFILE: Final = ("ec2-credentials-file", "boto-config", "container-role", "iam-role")
 
 
-def build_session(session: Session, config: AwsConfig) -> Session:
+# The classes of either library, by the names that they have below.
+_SYNC: Final = SimpleNamespace(
+    session=Session,
+    create_resolver=sync.create_credential_resolver,
+    resolver=sync.CredentialResolver,
+    provider=_LoadingProvider,
+    environment=sync.EnvProvider,
+    static_credentials=sync.Credentials,
+    deferred_credentials=sync.DeferredRefreshableCredentials,
+    source_credentials=_SourceCredentials,
+    role_fetcher=sync.AssumeRoleCredentialFetcher,
+    web_identity_fetcher=sync.AssumeRoleWithWebIdentityCredentialFetcher,
+    load_custom=_load_custom,
+)
+_AIO: Final = SimpleNamespace(
+    session=AioSession,
+    create_resolver=aio.create_credential_resolver,
+    resolver=aio.AioCredentialResolver,
+    provider=_AioLoadingProvider,
+    environment=aio.AioEnvProvider,
+    static_credentials=aio.AioCredentials,
+    deferred_credentials=aio.AioDeferredRefreshableCredentials,
+    source_credentials=_AioSourceCredentials,
+    role_fetcher=aio.AioAssumeRoleCredentialFetcher,
+    web_identity_fetcher=aio.AioAssumeRoleWithWebIdentityCredentialFetcher,
+    load_custom=_load_custom_async,
+)
+
+
+def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
     """Make a new ``session`` use the region and the credentials of ``config``, and return it.
 
     Roles are assumed when a client first signs a request, and again before their credentials
@@ -122,20 +185,19 @@ def build_session(session: Session, config: AwsConfig) -> Session:
         PluginLoadError: the class of CUSTOM cannot be loaded.
         MissingOptionError: WEB_IDENTITY_TOKEN lacks its role or its token file.
     """
+    kit = _AIO if isinstance(session, AioSession) else _SYNC
     if config.region:
         session.set_config_variable("region", config.region)
     credentials = config.credentials
     if credentials.provider is CredentialsProvider.AUTO:
-        session.register_component("credential_provider", _chain(session))
+        session.register_component("credential_provider", _chain(kit, session))
         return session
     watch_signatures(session)
     if credentials.provider is CredentialsProvider.PROFILE:
         _select_profile(session, credentials)  # its region counts too
-    load = _loader(session, credentials)
+    load = _loader(kit, session, credentials)
     name = f"kinesis-publishers-{credentials.provider.value.lower()}"
-    session.register_component(
-        "credential_provider", CredentialResolver([_LoadingProvider(name, load)])
-    )
+    session.register_component("credential_provider", kit.resolver([kit.provider(name, load)]))
     return session
 
 
@@ -155,31 +217,31 @@ def region_of_machine(config: AwsConfig) -> str | None:
         raise ConfigError(f"The AWS configuration of this machine: {error}") from error
 
 
-def _loader(session: Session, config: CredentialsConfig) -> _Loader:
+def _loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:
     """Return what loads the credentials of ``config``; ``session`` makes the clients for STS."""
     match config.provider:
         case CredentialsProvider.AUTO:
-            return _chain(Session()).load_credentials  # type: ignore[no-any-return]
+            return _chain(kit, kit.session()).load_credentials  # type: ignore[no-any-return]
         case CredentialsProvider.BASIC:
-            return lambda: Credentials(
-                config.access_key_id or "", config.secret_key or "", config.session_token, "basic"
+            return lambda: kit.static_credentials(
+                config.access_key_id, config.secret_key, config.session_token, method="basic"
             )
         case CredentialsProvider.ENV_VAR:
-            return EnvProvider().load
+            return kit.environment().load  # type: ignore[no-any-return]
         case CredentialsProvider.PROFILE:
-            return _profile_loader(config)
+            return _profile_loader(kit, config)
         case CredentialsProvider.ASSUME_ROLE:
-            return _role_loader(session, config)
+            return _role_loader(kit, session, config)
         case CredentialsProvider.WEB_IDENTITY_TOKEN:
-            return _web_identity_loader(session, config)
+            return _web_identity_loader(kit, session, config)
         case CredentialsProvider.CUSTOM:
-            return functools.partial(_load_custom, config)
+            return functools.partial(kit.load_custom, config)
 
 
-def _chain(session: Session) -> Any:
+def _chain(kit: SimpleNamespace, session: Any) -> Any:
     """Return botocore's chain of providers, without prompts on a terminal."""
     watch_signatures(session)
-    resolver: Any = create_credential_resolver(session)
+    resolver = kit.create_resolver(session)
     resolver.get_provider("assume-role")._prompter = _refuse_to_ask
     return resolver
 
@@ -194,34 +256,34 @@ def _refuse_to_ask(prompt: str) -> NoReturn:
     )
 
 
-def _select_profile(session: Session, config: CredentialsConfig) -> None:
+def _select_profile(session: Any, config: CredentialsConfig) -> None:
     session.set_config_variable("profile", config.profile_name or "default")
     if config.profile_path:
         session.set_config_variable("credentials_file", os.path.expanduser(config.profile_path))
 
 
-def _profile_loader(config: CredentialsConfig) -> _Loader:
-    session = Session()
+def _profile_loader(kit: SimpleNamespace, config: CredentialsConfig) -> _Loader:
+    session = kit.session()
     _select_profile(session, config)
-    resolver = _chain(session)
+    resolver = _chain(kit, session)
     for method in _BEHIND_PROFILE:
         resolver.remove(method)
     return resolver.load_credentials  # type: ignore[no-any-return]
 
 
-def _role_loader(session: Session, config: CredentialsConfig) -> _Loader:
+def _role_loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:
     source = config.source or CredentialsConfig()
     hint = f"no credentials to assume {config.role_arn} with: {source.provider.value} found none"
-    fetcher = AssumeRoleCredentialFetcher(
+    fetcher = kit.role_fetcher(
         _client_creator(session, config),
-        _SourceCredentials(_loader(session, source), hint),
-        config.role_arn or "",
+        kit.source_credentials(_loader(kit, session, source), hint),
+        config.role_arn,
         extra_args=_role_arguments(config),
     )
-    return lambda: DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+    return lambda: kit.deferred_credentials(fetcher.fetch_credentials, "assume-role")
 
 
-def _web_identity_loader(session: Session, config: CredentialsConfig) -> _Loader:
+def _web_identity_loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:
     # EKS sets these variables in a pod; Flink's connector falls back to them too.
     token_file = config.web_identity_token_file or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE")
     role_arn = config.role_arn or os.environ.get("AWS_ROLE_ARN")
@@ -233,18 +295,18 @@ def _web_identity_loader(session: Session, config: CredentialsConfig) -> _Loader
             raise MissingOptionError(
                 f"WEB_IDENTITY_TOKEN needs {option.full_key}, or {variable} in the environment"
             )
-    fetcher = AssumeRoleWithWebIdentityCredentialFetcher(
+    fetcher = kit.web_identity_fetcher(
         _client_creator(session, config),
         FileWebIdentityTokenLoader(str(token_file)),
-        str(role_arn),
+        role_arn,
         extra_args=_role_arguments(config),
     )
-    return lambda: DeferredRefreshableCredentials(
+    return lambda: kit.deferred_credentials(
         fetcher.fetch_credentials, "assume-role-with-web-identity"
     )
 
 
-def _client_creator(session: Session, config: CredentialsConfig) -> Callable[..., Any]:
+def _client_creator(session: Any, config: CredentialsConfig) -> Callable[..., Any]:
     return functools.partial(session.create_client, endpoint_url=config.sts_endpoint_url)
 
 

@@ -1,4 +1,4 @@
-"""The data plane over aiohttp: one connection pool per fetcher."""
+"""The data plane over aiobotocore: one client, and so one connection pool, per fetcher."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Self
 
 import orjson
-from botocore.session import Session, get_session
+from aiobotocore.session import AioSession
 
 from kinesis_publishers.abc import (
     DataPlane,
@@ -25,7 +25,7 @@ from kinesis_publishers.aws.calls import JSON, Answer, ServiceCalls, error_in, p
 from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 from kinesis_publishers.aws.carriers.carrier import Endpoint, SubscriptionCarrier
 from kinesis_publishers.aws.carriers.choice import check_carrier, create_carrier
-from kinesis_publishers.aws.clients import ServiceAddress, asks_for_name, open_client
+from kinesis_publishers.aws.clients import ServiceAddress, asks_for_name, open_aio_client
 from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, mapped_errors, text_in
@@ -58,7 +58,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class AioDataPlane(DataPlane, RecordWriter):
-    """Calls Kinesis with the endpoints and the credentials of a client of botocore.
+    """Calls Kinesis with the endpoints and the credentials of a client of aiobotocore.
 
     Subscriptions have separate connections and never delay another call.
 
@@ -108,8 +108,8 @@ class AioDataPlane(DataPlane, RecordWriter):
 
     async def __aenter__(self) -> Self:
         with mapped_errors("CreateClient", "Kinesis"):
-            # It reads files, and may ask a service for credentials: not on the event loop.
-            session, client = await asyncio.to_thread(self._open_client)
+            session = build_session(AioSession(), self._config)
+            client = await self._stack.enter_async_context(self._create_client(session))
         try:
             await self._open_calls(session, client)
         except BaseException:
@@ -117,16 +117,18 @@ class AioDataPlane(DataPlane, RecordWriter):
             raise
         return self
 
-    def _open_client(self) -> tuple[Session, Any]:
-        session = build_session(get_session(), self._config)
-        # It makes no call.
-        address = ServiceAddress(endpoint_url=self._config.endpoint_url)
+    def _create_client(self, session: AioSession) -> Any:
+        address = ServiceAddress(
+            endpoint_url=self._config.endpoint_url,
+            read_timeout_seconds=_READ_TIMEOUT_SECONDS,
+            max_connections=self._config.max_connections,
+        )
         user_agent = _user_agent(session)
-        return session, open_client(
+        return open_aio_client(
             self._config, address, session, parameter_validation=False, user_agent=user_agent
         )
 
-    async def _open_calls(self, session: Session, client: Any) -> None:
+    async def _open_calls(self, session: AioSession, client: Any) -> None:
         url = str(client.meta.endpoint_url)
         # Again: the environment may have named another endpoint than AWS's own.
         check_carrier(self._http, url)
@@ -141,7 +143,6 @@ class AioDataPlane(DataPlane, RecordWriter):
         )
         self._stack.push_async_callback(carrier.close)
         self._calls = ServiceCalls(client, carrier, self._clock)
-        self._stack.callback(self._calls.close)
 
     async def __aexit__(self, *_: object) -> None:
         self._calls = self._subscriptions = None
@@ -278,7 +279,7 @@ class AioDataPlane(DataPlane, RecordWriter):
         return self._uses_names
 
 
-def _user_agent(session: Session) -> str:
+def _user_agent(session: AioSession) -> str:
     """Return the user agent: botocore's, the application's, and the name of this package."""
     # botocore appends the extra when it writes the header.
     base = session.user_agent().removesuffix(f" {session.user_agent_extra}")

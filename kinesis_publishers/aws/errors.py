@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import botocore.exceptions as botocore_errors
+from aiobotocore.credentials import AioCredentials
 from botocore.credentials import Credentials
 from botocore.parsers import ResponseParserError
 
@@ -306,7 +307,8 @@ def mapped_errors(
         if ours.code in _PASSING_CREDENTIAL_CODES:
             credentials = client and client._request_signer._credentials
             # All others are renewed by their provider.
-            ours.retryable = type(credentials) not in (type(None), Credentials)
+            static = type(None), Credentials, AioCredentials
+            ours.retryable = type(credentials) not in static
         # Tracebacks show a cause.
         raise ours from (error if _words_of(error) == str(error) else None)
 
@@ -320,7 +322,7 @@ def _about_call(error: Exception) -> Exception | None:
     if isinstance(error, plain) or _is_of_network(error):
         return error
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    modules = [str(frame.f_globals.get("__name__")) for frame in frames]
+    modules = [str(frame.f_globals.get("__name__")).removeprefix("aio") for frame in frames]
     # The parsers turn null into a value that breaks their caller.
     is_parsing = "botocore.parsers" in modules or modules[-1] == "botocore.endpoint"
     if is_parsing and isinstance(error, UNREADABLE):

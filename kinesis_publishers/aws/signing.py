@@ -11,6 +11,7 @@ credentials, and corrects their clock after a refusal for a wrong time.
 from __future__ import annotations
 
 import hmac
+import inspect
 import re
 import uuid
 from collections.abc import Iterable, Mapping
@@ -147,10 +148,17 @@ def watch_signatures(session: Any) -> None:
     """Check the credentials, and correct the clock, of the clients of a session from now on."""
     clock = ServiceClock(SystemClock())
 
-    def check(request_signer: Any, **_: Any) -> None:
+    def check(request_signer: Any, **_: Any) -> Any:
         found, profile = request_signer._credentials, session.profile or "default"
-        if found:
-            check_credentials(found.get_frozen_credentials(), found.method, profile)
+        frozen = found and found.get_frozen_credentials()
+        if inspect.isawaitable(frozen):
+            return check_later(frozen, found.method, profile)
+        if frozen:
+            check_credentials(frozen, found.method, profile)
+        return None
+
+    async def check_later(frozen: Any, source: str, profile: str) -> None:
+        check_credentials(await frozen, source, profile)
 
     def choose(signature_version: str, context: dict[str, Any], **_: Any) -> str | None:
         context[_CORRECTED] = clock

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import partial
+from contextlib import AsyncExitStack, suppress
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from attrs import define, field
 
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_client
+from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
 from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
 from kinesis_publishers.checkpoints.versions import (
     Attempt,
@@ -61,12 +58,8 @@ class DynamoDbTable:
     _clock: Clock
     keys: Mapping[str, str]
     indexes: Mapping[str, Mapping[str, str]]
-    _executor: ThreadPoolExecutor = field(init=False)
+    _stack: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     _client: Any = field(default=None, init=False)
-
-    @_executor.default
-    def _threads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(MAX_IN_FLIGHT, thread_name_prefix="kinesis-checkpoints")
 
     def __str__(self) -> str:
         return f"the DynamoDB table {self.config.table}"
@@ -78,18 +71,13 @@ class DynamoDbTable:
             max_connections=MAX_IN_FLIGHT,
         )
         with mapped_errors("CreateClient", str(self), service="dynamodb"):
-            self._client = await self._in_thread(partial(open_client, self.aws, address))
+            client = open_aio_client(self.aws, address)
+            self._client = await self._stack.enter_async_context(client)
         if self.config.create_table:
             await self._provide_table()
 
     async def close(self) -> None:
-        # Do not wait: a call in flight ends with its read timeout.
-        self._executor.shutdown(wait=False, cancel_futures=True)
-        if self._client is not None:
-            self._client.close()
-
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        await self._stack.aclose()
 
     async def call(
         self,
@@ -114,8 +102,7 @@ class DynamoDbTable:
                 operation, where, service="dynamodb", client=self._client, unless=unless
             ):
                 call = method_of(self._client, operation)
-                named = partial(call, TableName=self.config.table, **request)
-                answer = await self._in_thread(named)
+                answer = await call(TableName=self.config.table, **request)
             with complete_answer(operation, where):
                 return read(answer)
 

@@ -1,1 +1,1 @@
-"""Carries SubscribeToShard calls that are signed, over one HTTP client or another."""
+"""Carries SubscribeToShard calls that aiobotocore has signed, over one HTTP client or another."""

@@ -23,7 +23,7 @@ from kinesis_publishers.aws.carriers.carrier import (
 _ERRORS = (aiohttp.ClientError, OSError)
 # aiohttp stops reading at twice this size. Its default of 256 KiB is too much for 1,000 shards.
 _BUFFER_BYTES = 64 * 1024
-# How long idle connections are kept.
+# aiobotocore keeps idle connections for as long.
 _KEEPALIVE_SECONDS = 12.0
 _WHOLE_BYTES = 1024 * 1024
 # GetRecords returns 10 MiB of data with 10,000 keys, all of whose characters may be escaped.

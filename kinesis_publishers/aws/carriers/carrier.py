@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 
+from aiobotocore.session import AioSession
 from attrs import field, frozen
 from botocore.httpsession import ProxyConfiguration, get_cert_path
-from botocore.session import Session
 from botocore.utils import get_environ_proxies
 
 from kinesis_publishers.aws.errors import map_error
@@ -95,7 +95,7 @@ class Endpoint:
     proxy_url: str | None = field(default=None, repr=partial(show_value, secret=False))
 
     @classmethod
-    def of_session(cls, session: Session, url: str, ca_bundle: str | None) -> Endpoint:
+    def of_session(cls, session: AioSession, url: str, ca_bundle: str | None) -> Endpoint:
         """Return the endpoint ``url`` as a client of ``session`` would reach it.
 
         A configured ``ca_bundle`` takes precedence over AWS_CA_BUNDLE and the configuration file.

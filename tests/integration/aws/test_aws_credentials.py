@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import traceback
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 from kinesis_publishers import Properties, Shard, StartingPosition
-from kinesis_publishers.aws.clients import ServiceAddress, open_client
+from kinesis_publishers.aws.clients import ServiceAddress, open_aio_client
 from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.aws.errors import mapped_errors
@@ -65,17 +64,17 @@ async def _data(aws: AwsConfig) -> None:
 
 async def _store(aws: AwsConfig) -> None:
     address = ServiceAddress(service="dynamodb", endpoint_url=aws.endpoint_url)
-    with closing(await asyncio.to_thread(open_client, aws, address)) as client:
+    async with open_aio_client(aws, address) as client:
 
         async def attempt() -> None:
             with mapped_errors("ListTables", "the tables", service="dynamodb", client=client):
-                await asyncio.to_thread(client.list_tables)
+                await client.list_tables()
 
         await _repeated(attempt)
 
 
 _CALLS = pytest.mark.parametrize("call", [_control, _data, _store])
-# Of either plane.
+# Of boto3 and of aiobotocore.
 _BOTH = pytest.mark.parametrize("call", [_control, _data])
 _VALUES = {
     "access key id": ("AWS_ACCESS_KEY_ID", f" {_SECRET}"),

@@ -161,7 +161,8 @@ async def test_the_user_agent_names_the_libraries_and_the_application(
                 await plane.get_records(SHARD, "a", 10)
             monkeypatch.delenv("AWS_SDK_UA_APP_ID", raising=False)
     first, second = agents
-    assert first.startswith("Botocore/")
+    assert first.startswith("aiobotocore/")
+    assert first.count(" botocore/") == 1
     assert " app/ledger--x--y kinesis-publishers" in first
     assert second == first.replace(" app/ledger--x--y", "")
 

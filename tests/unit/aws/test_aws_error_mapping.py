@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import botocore.exceptions as botocore_errors
 import pytest
+from aiobotocore.credentials import AioCredentials
 from botocore.credentials import Credentials, RefreshableCredentials
 from botocore.parsers import ResponseParserError
 from botocore.retries.standard import ThrottledRetryableChecker, TransientRetryableChecker
@@ -325,8 +326,9 @@ def test_a_token_that_has_expired_is_waited_for_where_something_renews_it(code: 
     assert error.retryable
 
 
-def test_a_token_that_nothing_renews_fails_at_once():
-    credentials = Credentials("key", "secret", "token")
+@pytest.mark.parametrize("kind", [Credentials, AioCredentials])
+def test_a_token_that_nothing_renews_fails_at_once(kind: type):
+    credentials = kind("key", "secret", "token")
     error = raised_by(client_error("ExpiredTokenException"), client_with(credentials))
     assert isinstance(error, CredentialsError)
     assert not error.retryable

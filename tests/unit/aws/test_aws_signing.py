@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import traceback
 import uuid
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -15,20 +13,14 @@ import botocore.auth
 import orjson
 import pytest
 from botocore.awsrequest import AWSRequest
-from botocore.credentials import (
-    CredentialProvider,
-    CredentialResolver,
-    ReadOnlyCredentials,
-    RefreshableCredentials,
-)
-from botocore.session import get_session
+from botocore.credentials import ReadOnlyCredentials
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers.aws.calls import JSON, ServiceCalls
 from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 from kinesis_publishers.aws.carriers.carrier import Endpoint
-from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_client
+from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
 from kinesis_publishers.aws.signing import CallPattern
 from kinesis_publishers.config import AwsConfig, CredentialsConfig, CredentialsProvider
 from kinesis_publishers.errors import CredentialsError, ServiceError
@@ -117,7 +109,7 @@ def config(region: str, token: str | None = None, **more: Any) -> AwsConfig:
 
 def client_of(aws: AwsConfig) -> Any:
     address = ServiceAddress(endpoint_url=aws.endpoint_url)
-    return open_client(aws, address, parameter_validation=False)
+    return open_aio_client(aws, address, parameter_validation=False)
 
 
 def calls_of(client: Any, clock: ManualClock) -> ServiceCalls:
@@ -134,11 +126,11 @@ def _keep(request: Any, **_: Any) -> None:
     raise _Sent(request)
 
 
-def sent_by_botocore(aws: AwsConfig, operation: str, request: dict[str, Any]) -> Any:
-    with closing(client_of(aws)) as client:
+async def sent_by_botocore(aws: AwsConfig, operation: str, request: dict[str, Any]) -> Any:
+    async with client_of(aws) as client:
         client.meta.events.register("before-send.kinesis", _keep)
         with pytest.raises(_Sent) as raised:
-            method_of(client, operation)(**request)
+            await method_of(client, operation)(**request)
     return raised.value.args[0]
 
 
@@ -161,7 +153,7 @@ async def test_a_call_goes_where_botocore_sends_it_with_the_same_headers(
     aws, clock = config(region, token), ManualClock()
     stream = STREAM.format(partition, region)
     consumer = f"{stream}/consumer/reader:1"
-    with closing(client_of(aws)) as client:
+    async with client_of(aws) as client:
         calls = calls_of(client, clock)
         for operation, arn, request in (
             ("GetRecords", stream, {"StreamARN": stream, "ShardIterator": "i", "Limit": 5}),
@@ -179,7 +171,7 @@ async def test_a_call_goes_where_botocore_sends_it_with_the_same_headers(
             # The second call is made after the pattern of the first.
             await calls.sign(operation, arn, b"{}", "where")
             with frozen(clock.now()):
-                expected = sent_by_botocore(aws, operation, request)
+                expected = await sent_by_botocore(aws, operation, request)
                 call = await calls.sign(operation, arn, expected.body, "where")
             assert orjson.loads(expected.body) == request
             assert call.url == expected.url == f"https://{host}/"
@@ -189,24 +181,25 @@ async def test_a_call_goes_where_botocore_sends_it_with_the_same_headers(
 async def test_an_endpoint_of_the_user_s_is_kept_with_its_path() -> None:
     aws = config("us-east-1", endpoint_url="http://localhost:4566/kinesis")
     stream, clock = STREAM.format("aws", "us-east-1"), ManualClock()
-    with closing(client_of(aws)) as client, frozen(clock.now()):
-        request = {"StreamARN": stream, "ShardIterator": "i"}
-        expected = sent_by_botocore(aws, "GetRecords", request)
-        call = await calls_of(client, clock).sign("GetRecords", stream, expected.body, "where")
+    async with client_of(aws) as client:
+        with frozen(clock.now()):
+            request = {"StreamARN": stream, "ShardIterator": "i"}
+            expected = await sent_by_botocore(aws, "GetRecords", request)
+            call = await calls_of(client, clock).sign("GetRecords", stream, expected.body, "where")
     assert call.url == expected.url
     assert lowered(call.headers) == lowered(expected.headers)
 
 
 async def test_an_arn_of_another_partition_is_refused_before_a_call() -> None:
     stream = STREAM.format("aws-cn", "cn-north-1")
-    with closing(client_of(config("us-east-1"))) as client:
+    async with client_of(config("us-east-1")) as client:
         calls = calls_of(client, ManualClock())
         with pytest.raises(ServiceError, match="Partition"), calls.errors("GetRecords", "orders"):
             await calls.sign("GetRecords", stream, b"{}", "orders")
 
 
 async def test_a_request_that_cannot_be_read_shows_no_credentials() -> None:
-    with closing(client_of(config("us-east-1", "the-token"))) as client:
+    async with client_of(config("us-east-1", "the-token")) as client:
         calls, stream = calls_of(client, ManualClock()), STREAM.format("aws", "us-east-1")
         failing = patch.object(CallPattern, "of_request", side_effect=ValueError("other headers"))
         with failing, pytest.raises(ValueError, match="other headers") as raised:
@@ -221,45 +214,7 @@ async def test_missing_credentials_are_an_error_of_our_tree() -> None:
         region="us-east-1",
         credentials=CredentialsConfig(provider=CredentialsProvider.ENV_VAR),
     )
-    with closing(client_of(aws)) as client:
+    async with client_of(aws) as client:
         calls = calls_of(client, ManualClock())
         with pytest.raises(CredentialsError), calls.errors("GetRecords", "orders"):
             await calls.sign("GetRecords", STREAM.format("aws", "us-east-1"), b"{}", "orders")
-
-
-async def test_many_shards_need_one_request_of_botocore() -> None:
-    requests: list[str] = []
-    with closing(client_of(config("us-east-1"))) as client:
-        client.meta.events.register("before-call", lambda model, **_: requests.append(model.name))
-        calls, stream = calls_of(client, ManualClock()), STREAM.format("aws", "us-east-1")
-        signing = [calls.sign("GetRecords", stream, b"{}", "where") for _ in range(9)]
-        await asyncio.gather(*signing)
-    assert requests == ["GetRecords"]
-
-
-@pytest.mark.parametrize(("minutes", "renews"), [(15, True), (17, False)])
-async def test_credentials_are_renewed_outside_of_the_event_loop(
-    minutes: int, renews: bool
-) -> None:
-    threads: list[int] = []
-
-    def renew() -> dict[str, Any]:
-        threads.append(threading.get_ident())
-        later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-        return {"access_key": "k2", "secret_key": "s2", "token": "t2", "expiry_time": later}
-
-    class Provider(CredentialProvider):
-        METHOD = "test"
-
-        def load(self) -> RefreshableCredentials:
-            expiry = datetime.now(UTC) + timedelta(minutes=minutes, seconds=-1)
-            return RefreshableCredentials("k1", "s1", "t1", expiry, renew, "sts")
-
-    session, aws = get_session(), config("us-east-1")
-    session.register_component("credential_provider", CredentialResolver([Provider()]))
-    with closing(open_client(aws, ServiceAddress(), session, parameter_validation=False)) as client:
-        calls, stream = calls_of(client, ManualClock()), STREAM.format("aws", "us-east-1")
-        call = await calls.sign("GetRecords", stream, b"{}", "where")
-    assert bool(threads) is renews
-    assert threading.get_ident() not in threads
-    assert call.headers["X-Amz-Security-Token"] == ("t2" if renews else "t1")

@@ -1,13 +1,16 @@
-"""Sessions of botocore sign with the configured credentials."""
+"""Sessions of botocore and of aiobotocore sign with the configured credentials."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import sys
 import types
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import boto3
 import pytest
+from aiobotocore.session import AioSession
 from botocore.credentials import Credentials
 from botocore.exceptions import ProfileNotFound
 from botocore.session import Session
@@ -21,70 +24,94 @@ if TYPE_CHECKING:
 
 _PREFIX = "aws.credentials.provider"
 _ROLE_ARN = "arn:aws:iam::123456789012:role/reader"
+_KINDS = pytest.mark.parametrize("kind", [Session, AioSession])
 
 
-def _build(values: dict[str, str]) -> Any:
+def _build(kind: type, values: dict[str, str]) -> Any:
     keys = {f"{_PREFIX}.{key}" if key else _PREFIX: value for key, value in values.items()}
     properties = Properties.parse({"aws.region": "eu-west-1", **keys}, complete=False)
-    return build_session(Session(), AwsConfig.from_properties(properties))
+    return build_session(kind(), AwsConfig.from_properties(properties))
 
 
-def _credentials(session: Session) -> Any:
-    """Return the frozen credentials, ``None`` for none."""
-    credentials = session.get_credentials()
-    return None if credentials is None else credentials.get_frozen_credentials()
+def _credentials(session: Any) -> Any:
+    """Return the frozen credentials of either kind of session, None for none."""
+
+    async def resolve() -> Any:
+        credentials = session.get_credentials()
+        if inspect.isawaitable(credentials):
+            credentials = await credentials
+        if credentials is None:
+            return None
+        frozen = credentials.get_frozen_credentials()
+        return await frozen if inspect.isawaitable(frozen) else frozen
+
+    return asyncio.run(resolve())
 
 
-def _caller(session: Session, endpoint_url: str) -> str:
-    """Return the ARN as whom a client calls."""
-    with closing(session.create_client("sts", endpoint_url=endpoint_url)) as client:
-        return str(client.get_caller_identity()["Arn"])
+def _caller(session: Any, endpoint_url: str) -> str:
+    """Return the ARN as whom a client of either kind of session calls."""
+
+    async def call() -> str:
+        async with session.create_client("sts", endpoint_url=endpoint_url) as client:
+            return str((await client.get_caller_identity())["Arn"])
+
+    if isinstance(session, AioSession):
+        return asyncio.run(call())
+    client = boto3.Session(botocore_session=session).client("sts", endpoint_url=endpoint_url)
+    return str(client.get_caller_identity()["Arn"])
 
 
-def test_basic() -> None:
+@_KINDS
+def test_basic(kind: type) -> None:
     values = {"basic.accesskeyid": "A", "basic.secretkey": "S", "basic.sessiontoken": "T"}
-    session = _build(values)
+    session = _build(kind, values)
     assert _credentials(session)[:3] == ("A", "S", "T")
     assert session.get_config_variable("region") == "eu-west-1"
 
 
-def test_auto_leaves_the_chain_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _credentials(_build({})) is None
+@_KINDS
+def test_auto_leaves_the_chain_as_it_is(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _credentials(_build(kind, {})) is None
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "E")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "S")
-    assert _credentials(_build({})).access_key == "E"
+    assert _credentials(_build(kind, {})).access_key == "E"
 
 
+@_KINDS
 def test_env_var_reads_nothing_but_the_environment(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    kind: type, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "credentials"
     path.write_text("[default]\naws_access_key_id = F\naws_secret_access_key = S\n")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(path))
-    assert _credentials(_build({"": "ENV_VAR"})) is None
+    assert _credentials(_build(kind, {"": "ENV_VAR"})) is None
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "E")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "S")
-    assert _credentials(_build({"": "ENV_VAR"})).access_key == "E"
+    assert _credentials(_build(kind, {"": "ENV_VAR"})).access_key == "E"
 
 
+@_KINDS
 def test_profile_reads_the_named_profile_of_the_named_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    kind: type, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "E")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "S")
     path = tmp_path / "mine"
     path.write_text("[dev]\naws_access_key_id = P\naws_secret_access_key = S\n")
     values = {"": "PROFILE", "profile.path": str(path), "profile.name": "dev"}
-    assert _credentials(_build(values)).access_key == "P"
+    assert _credentials(_build(kind, values)).access_key == "P"
 
 
-def test_a_profile_that_does_not_exist_is_an_error() -> None:
+@_KINDS
+def test_a_profile_that_does_not_exist_is_an_error(kind: type) -> None:
     with pytest.raises(ProfileNotFound):
-        _credentials(_build({"": "PROFILE", "profile.name": "absent"}))
+        _credentials(_build(kind, {"": "PROFILE", "profile.name": "absent"}))
 
 
-def test_assume_role_calls_as_the_role(moto_url: str) -> None:
+@_KINDS
+def test_assume_role_calls_as_the_role(kind: type, moto_url: str) -> None:
     session = _build(
+        kind,
         {
             "": "ASSUME_ROLE",
             "role.arn": _ROLE_ARN,
@@ -110,8 +137,10 @@ def test_assume_role_calls_as_the_role(moto_url: str) -> None:
     assert frozen.token
 
 
-def test_a_role_may_assume_a_role(moto_url: str) -> None:
+@_KINDS
+def test_a_role_may_assume_a_role(kind: type, moto_url: str) -> None:
     session = _build(
+        kind,
         {
             "": "ASSUME_ROLE",
             "role.arn": _ROLE_ARN,
@@ -127,16 +156,21 @@ def test_a_role_may_assume_a_role(moto_url: str) -> None:
     assert _caller(session, moto_url).endswith("assumed-role/reader/outer")
 
 
-def test_a_role_without_anybody_to_assume_it_is_an_error_that_says_so(moto_url: str) -> None:
+@_KINDS
+def test_a_role_without_anybody_to_assume_it_is_an_error_that_says_so(
+    kind: type, moto_url: str
+) -> None:
     values = {"": "ASSUME_ROLE", "role.arn": _ROLE_ARN, "role.stsEndpoint": moto_url}
     with pytest.raises(CredentialsError, match=f"no credentials to assume {_ROLE_ARN}"):
-        _credentials(_build(values))
+        _credentials(_build(kind, values))
 
 
-def test_web_identity_token(moto_url: str, tmp_path: Path) -> None:
+@_KINDS
+def test_web_identity_token(kind: type, moto_url: str, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("token")
     session = _build(
+        kind,
         {
             "": "WEB_IDENTITY_TOKEN",
             "role.arn": _ROLE_ARN,
@@ -148,11 +182,12 @@ def test_web_identity_token(moto_url: str, tmp_path: Path) -> None:
     assert _caller(session, moto_url).endswith("assumed-role/reader/pod")
 
 
+@_KINDS
 @pytest.mark.parametrize("given", ["role.arn", "webIdentityToken.file"])
-def test_a_web_identity_without_token_or_role_is_an_error(given: str) -> None:
+def test_a_web_identity_without_token_or_role_is_an_error(kind: type, given: str) -> None:
     values = {"": "WEB_IDENTITY_TOKEN", given: _ROLE_ARN}
     with pytest.raises(MissingOptionError, match="in the environment"):
-        _build(values)
+        _build(kind, values)
 
 
 class _Loaded:
@@ -194,28 +229,33 @@ def _plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "credentials_under_test", module)
 
 
-def _custom(name: str) -> Any:
-    return _build({"": "CUSTOM", "custom.class": f"credentials_under_test:{name}"})
+def _custom(kind: type, name: str) -> Any:
+    return _build(kind, {"": "CUSTOM", "custom.class": f"credentials_under_test:{name}"})
 
 
+@_KINDS
 @pytest.mark.usefixtures("_plugin")
-def test_custom_credentials_are_read_again_for_every_request() -> None:
-    session = _custom("Custom")
+def test_custom_credentials_are_read_again_for_every_request(kind: type) -> None:
+    session = _custom(kind, "Custom")
     first, second = _credentials(session), _credentials(session)
     assert first.access_key != second.access_key
     assert first.access_key.startswith("C")
     assert first.secret_key == "S"
 
 
+@_KINDS
 @pytest.mark.usefixtures("_plugin")
-def test_a_custom_class_may_return_botocore_s_own_credentials() -> None:
-    assert _credentials(_custom("Standard"))[:3] == ("K", "S", "T")
+def test_a_custom_class_may_return_botocore_s_own_credentials(kind: type) -> None:
+    assert _credentials(_custom(kind, "Standard"))[:3] == ("K", "S", "T")
 
 
+@_KINDS
 @pytest.mark.usefixtures("_plugin")
 @pytest.mark.parametrize(
     ("name", "message"), [("Incomplete", "without secret_key"), ("Other", r"no load\(\)")]
 )
-def test_a_custom_class_that_does_not_fit_says_what_is_missing(name: str, message: str) -> None:
+def test_a_custom_class_that_does_not_fit_says_what_is_missing(
+    kind: type, name: str, message: str
+) -> None:
     with pytest.raises(PluginLoadError, match=message):
-        _credentials(_custom(name))
+        _credentials(_custom(kind, name))
