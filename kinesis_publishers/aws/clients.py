@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -17,6 +18,7 @@ from aiobotocore.session import AioSession
 from attrs import frozen
 from botocore import xform_name
 from botocore.config import Config
+from botocore.loaders import create_loader
 from botocore.utils import get_environ_proxies
 
 from kinesis_publishers.aws.credentials import build_session
@@ -26,6 +28,7 @@ from kinesis_publishers.config.sections.aws import AWS_DOMAINS
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.model.sources import stream_name_of
 
+_S = TypeVar("_S", bound=botocore.session.Session)
 _STRATEGY = "RecordDistributionStrategy"
 _SENT_AT = "kinesis_publishers.sent_at"
 _REGION = r"[a-z]+(-[a-z]+)+-[0-9]+"
@@ -62,12 +65,22 @@ class ServiceAddress:
         }
 
 
+# Each session would parse the models of the services again.
+_loader_of = lru_cache(maxsize=4)(create_loader)
+
+
+def _with_models(session: _S) -> _S:
+    """Let a session share the models that the process has read."""
+    session.register_component("data_loader", _loader_of(session.get_config_variable("data_path")))
+    return session
+
+
 def open_client(aws: AwsConfig, address: ServiceAddress) -> Any:
     """Return a client of boto3 with the credentials of ``aws``. Blocks."""
     # Many processes never need boto3.
     import boto3
 
-    session = build_session(botocore.session.get_session(), aws)
+    session = _with_models(build_session(botocore.session.get_session(), aws))
     client: Any = boto3.Session(botocore_session=session, region_name=aws.region).client(
         **address.arguments(aws, Config)
     )
@@ -83,7 +96,7 @@ async def open_aio_client(
 
     A given ``session`` has the credentials of ``aws`` already; ``more`` are settings of botocore.
     """
-    session = session or build_session(AioSession(), aws)
+    session = _with_models(session or build_session(AioSession(), aws))
     async with session.create_client(**address.arguments(aws, AioConfig, **more)) as client:
         _check_way_to(client)
         yield client
