@@ -56,16 +56,23 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 
+    fn array<const SIZE: usize>(&mut self) -> Option<[u8; SIZE]> {
+        let bytes = self.body.get(self.at..self.at + SIZE)?;
+        self.at += SIZE;
+        bytes.try_into().ok()
+    }
+
     /// The kind of the next item and its argument, which is `None` for an indefinite length.
+    #[inline]
     fn head(&mut self) -> Option<(Kind, Option<u64>)> {
         let byte = self.byte()?;
         let kind = KINDS[usize::from(byte >> 5)];
         let argument = match byte & 31 {
             low @ 0..=23 => Some(u64::from(low)),
-            low @ 24..=27 => {
-                let bytes = self.take(1 << (low - 24))?;
-                Some(bytes.iter().fold(0, |sum, &one| sum << 8 | u64::from(one)))
-            }
+            24 => Some(u64::from(self.byte()?)),
+            25 => Some(u64::from(u16::from_be_bytes(self.array()?))),
+            26 => Some(u64::from(u32::from_be_bytes(self.array()?))),
+            27 => Some(u64::from_be_bytes(self.array()?)),
             31 => None,
             _ => return None,
         };
@@ -85,8 +92,13 @@ impl<'a> Reader<'a> {
     }
 
     fn text(&mut self) -> Option<&'a str> {
+        from_utf8(self.name()?).ok()
+    }
+
+    /// The bytes of a text: those of a known name are UTF-8.
+    fn name(&mut self) -> Option<&'a [u8]> {
         let size = self.sized(Kind::Text)?;
-        from_utf8(self.take(size)?).ok()
+        self.take(size)
     }
 
     fn is_null(&mut self) -> bool {
@@ -144,12 +156,12 @@ impl<'a> Reader<'a> {
 
 /// The members that are skipped, of which a map must not have one twice.
 #[derive(Default)]
-struct Unknown<'a>(Vec<&'a str>);
+struct Unknown<'a>(Vec<&'a [u8]>);
 
 impl<'a> Unknown<'a> {
-    fn skip(&mut self, name: &'a str, reader: &mut Reader<'a>) -> Option<()> {
+    fn skip(&mut self, name: &'a [u8], reader: &mut Reader<'a>) -> Option<()> {
         // More would take quadratic time.
-        if self.0.len() >= 16 || self.0.contains(&name) {
+        if self.0.len() >= 16 || self.0.contains(&name) || from_utf8(name).is_err() {
             return None;
         }
         self.0.push(name);
@@ -165,19 +177,19 @@ pub fn parse(body: &[u8]) -> Option<Page<'_>> {
     let (mut rows, mut iterator, mut continuation) = (None, None, None);
     let (mut millis, mut children) = (None, None);
     while reader.has_more(&mut members)? {
-        match reader.text()? {
-            "Records" => {
+        match reader.name()? {
+            b"Records" => {
                 let found = rows_in(&mut reader);
                 set(&mut rows, found)?;
             }
-            "NextShardIterator" => set(&mut iterator, reader.optional_text())?,
-            "ContinuationSequenceNumber" => set(&mut continuation, reader.optional_text())?,
-            "MillisBehindLatest" if reader.is_null() => set(&mut millis, Some(None))?,
-            "MillisBehindLatest" => {
+            b"NextShardIterator" => set(&mut iterator, reader.optional_text())?,
+            b"ContinuationSequenceNumber" => set(&mut continuation, reader.optional_text())?,
+            b"MillisBehindLatest" if reader.is_null() => set(&mut millis, Some(None))?,
+            b"MillisBehindLatest" => {
                 let lag = i64::try_from(reader.sized(Kind::Unsigned)?).ok()?;
                 set(&mut millis, Some(Some(lag)))?;
             }
-            "ChildShards" => {
+            b"ChildShards" => {
                 // A shard ends once: the reference decodes its children.
                 let is_empty = reader.is_null() || no_items(&mut reader)?;
                 set(&mut children, is_empty.then_some(()))?;
@@ -216,15 +228,15 @@ fn row<'a>(reader: &mut Reader<'a>) -> Option<Row<'a>> {
     let mut parts = RowParts::default();
     let mut unknown = Unknown::default();
     while reader.has_more(&mut members)? {
-        match reader.text()? {
-            "Data" => set(&mut parts.payload, reader.bytes().map(Payload::Bytes))?,
-            "PartitionKey" => {
+        match reader.name()? {
+            b"Data" => set(&mut parts.payload, reader.bytes().map(Payload::Bytes))?,
+            b"PartitionKey" => {
                 let key = reader.optional_text()?;
                 set(&mut parts.partition_key, Some(key.map(Cow::Borrowed)))?;
             }
-            "SequenceNumber" => set(&mut parts.sequence_number, reader.text())?,
-            "ApproximateArrivalTimestamp" => set(&mut parts.arrival, reader.timestamp())?,
-            "EncryptionType" => set(&mut parts.encryption_type, reader.optional_text())?,
+            b"SequenceNumber" => set(&mut parts.sequence_number, reader.text())?,
+            b"ApproximateArrivalTimestamp" => set(&mut parts.arrival, reader.timestamp())?,
+            b"EncryptionType" => set(&mut parts.encryption_type, reader.optional_text())?,
             name => unknown.skip(name, reader)?,
         }
     }

@@ -64,7 +64,9 @@ pub struct Page<'a> {
 
 /// Returns a sequence number that is a decimal number.
 pub fn decimal(text: &str) -> Option<&str> {
-    (!text.is_empty() && text.bytes().all(|one| one.is_ascii_digit())).then_some(text)
+    // Without a branch per byte, which a compiler turns into vector instructions.
+    let is_number = text.bytes().fold(!text.is_empty(), |sum, one| sum & one.is_ascii_digit());
+    is_number.then_some(text)
 }
 
 /// Returns an arrival that a calendar has.
