@@ -68,7 +68,7 @@ def measure(sizes: list[int], repetitions: int) -> list[dict[str, Any]]:
     find_native.cache_clear()
     if find_native()[0] is None:
         sys.exit(f"Records are decoded in {find_native()[1]}: pip install ./native")
-    # glibc then keeps the memory of a page for the next one, as it does in a reader (aiohttp_carrier).
+    # glibc then keeps the memory of a page for the next one, as in a reader (aiohttp_carrier.py).
     bytearray(_FREED_BYTES)
     rows = []
     for is_cbor in (True, False):

@@ -40,7 +40,7 @@ _CHECKED: set[Properties] = set()
 # Prints the version, and whether the package can be imported: a checkout may lack its dependencies.
 _QUESTION = (
     "import sys, importlib.util as u; print('%d.%d' % sys.version_info[:2], "
-    "all(map(u.find_spec, ('kinesis_publishers_spark', 'aiohttp'))))"
+    "all(map(u.find_spec, ('kinesis_publishers_spark', 'aiobotocore'))))"
 )
 
 

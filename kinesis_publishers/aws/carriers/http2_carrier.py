@@ -296,8 +296,8 @@ class _Connection(asyncio.Protocol):
 
     def _handle(self, event: Event) -> None:
         match event:
-            case DataReceived(data=bytes(data)):
-                self._chunks.append(data)
+            case DataReceived():
+                self._chunks.append(bytes(event.data or b""))
                 self._unacknowledged += event.flow_controlled_length
             case ResponseReceived():
                 fields = {str(name): str(value) for name, value in event.headers}

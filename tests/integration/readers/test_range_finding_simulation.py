@@ -83,6 +83,21 @@ LAST = LIMITS.flatmap(lambda limit: st.permutations([CatchUp(limit), LookForAll(
     patience=PATIENCE_SECONDS,
     is_portioned=False,
 )
+@example(
+    # A listing during a look ahead.
+    script=[
+        (1.0, Look(ReadLimit())),
+        (0.0, Change("put", 7)),
+        (0.0, Look(ReadLimit())),
+        (2.0, Look(ReadLimit())),
+        (10.0, LookAhead(ReadLimit())),
+    ],
+    behaviour=Behaviour(),
+    last=[CatchUp(ReadLimit()), LookForAll()],
+    piece_records=None,
+    patience=600.0,
+    is_portioned=True,
+)
 @given(
     script=SCRIPTS,
     behaviour=BEHAVIOURS,
