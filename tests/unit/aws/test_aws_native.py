@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import random
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,6 @@ from tests.unit.aggregation.aggregate_support import MAGIC, aggregate_of, record
 from tests.unit.aws.test_aws_decoding import ANSWERS, NOW, as_body, as_cbor, one_record
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable, Iterator
 
     from kinesis_publishers.model.native import NativeFunctions
@@ -41,6 +41,8 @@ pytest.importorskip("kinesis_publishers_native")
 # Of each body, and a million in `tox -e soak`.
 MUTATIONS = 50
 TEXTS = st.text(max_size=9)
+# Of a seed: Hypothesis would keep each number that st.randoms() gives.
+CHANCES = st.integers(0, 2**64 - 1).map(random.Random)
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "json": decode_get_records,
     "json-packed": partial(decode_get_records, is_packed=True),
@@ -113,8 +115,8 @@ LENGTHS = [0x18, 0x19, 0x1A, 0x1B, 0x1F, 0x58, 0x78, 0x9F, 0xBF, 0x7F, 0x80, 0x0
 
 
 @pytest.mark.deep
-@settings(max_examples=examples(70, deep=True))
-@given(ANSWERS, st.none() | TEXTS, st.randoms(use_true_random=False), st.sampled_from([*DECODERS]))
+@settings(max_examples=examples(200, deep=True))
+@given(ANSWERS, st.none() | TEXTS, CHANCES, st.sampled_from([*DECODERS]))
 def test_an_answer_is_decoded_as_in_python_however_damaged(
     answer: dict[str, Any], continuation: str | None, chance: random.Random, kind: str
 ):
@@ -248,9 +250,9 @@ def test_timestamps_are_those_of_the_kernels_of_arrow(seconds: list[float]):
     st.lists(TEXTS, max_size=4),
     st.lists(st.integers(0, 2**128 - 1).map(str), max_size=2),
     st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=9), st.none() | st.integers(0, 1))),
-    st.randoms(use_true_random=False),
+    CHANCES,
 )
-@settings(max_examples=examples(70, deep=True))
+@settings(max_examples=examples(200, deep=True))
 @pytest.mark.deep
 def test_an_aggregate_is_taken_apart_as_in_python_however_damaged(
     keys: list[str],
