@@ -60,6 +60,8 @@ async def test_reading_goes_on_after_the_last_record_that_the_kcl_has_processed(
             "kinesis.checkpoint.dynamodb.table": table.config.table,
             "kinesis.checkpoint.dynamodb.endpoint": dynamodb_url,
             "kinesis.lease.enabled": "true",
+            # Its third is how long moto may take for an answer on a busy machine.
+            "kinesis.lease.failovermillis": "60000",
         }
         async with KinesisDataFetcher.from_properties(properties, on_batch) as fetcher:
             async with asyncio.timeout(30):
@@ -85,7 +87,7 @@ async def test_leases_wait_until_the_streams_are_known(
     """The rows of a stream do not name it, and its description may take longer than a look."""
     local_kinesis.create_stream("orders", 1)
     local_kinesis.put_many("orders", _PLAIN)
-    slow = Fault(operation="DescribeStreamSummary", kind="delay", delay_seconds=0.5)
+    slow = Fault(operation="DescribeStreamSummary", kind="delay", delay_seconds=1.5)
     local_kinesis.add_fault(slow)
     read: list[bytes] = []
 
@@ -102,7 +104,7 @@ async def test_leases_wait_until_the_streams_are_known(
             "kinesis.checkpoint.dynamodb.table": table.config.table,
             "kinesis.checkpoint.dynamodb.endpoint": dynamodb_url,
             "kinesis.lease.enabled": "true",
-            "kinesis.lease.failovermillis": "1000",
+            "kinesis.lease.failovermillis": "3000",
         }
         async with (
             asyncio.timeout(30),
