@@ -19,10 +19,18 @@ MODULE = "kinesis_publishers_native"
 @pytest.fixture(autouse=True)
 def _found_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(SWITCH, raising=False)
-    monkeypatch.delitem(sys.modules, MODULE, raising=False)
     find_native.cache_clear()
     yield
     find_native.cache_clear()
+
+
+@pytest.fixture
+def _without_installed() -> Iterator[None]:
+    installed = sys.modules.pop(MODULE, None)
+    yield
+    sys.modules.pop(MODULE, None)
+    if installed is not None:
+        sys.modules[MODULE] = installed
 
 
 @pytest.mark.parametrize(
@@ -39,6 +47,7 @@ def _found_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ),
     ],
 )
+@pytest.mark.usefixtures("_without_installed")
 def test_python_decodes_where_native_code_cannot(
     content: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
