@@ -7,7 +7,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
 from typing import Any, Unpack
@@ -208,9 +208,9 @@ class _Scanner:
             with stopped_with_others(self._stop_by):
                 await stack.enter_async_context(self._feed)
             self._is_open = True
-            is_stopped = self._feed.is_stopping
-            with nullcontext() if is_stopped else stopped_by_signals(self._stop_by):
-                await self._run_workers()
+            if not self._feed.is_stopping:
+                stack.enter_context(stopped_by_signals(self._stop_by))
+            await self._run_workers()
 
     async def _run_workers(self) -> None:
         async with TaskScope() as watching:

@@ -218,8 +218,8 @@ from kinesis_publishers import read
 
 is_busy, is_closed = asyncio.Event(), asyncio.Event()
 
-async def wait():
-    async with read(idle) as stream:
+async def wait(**checkpoints):
+    async with read(idle, **checkpoints) as stream:
         async for _ in stream:
             pass
     is_closed.set()
@@ -235,11 +235,11 @@ async def work():
             print("finished", record.data.decode(), flush=True)
     print("never")
 
-async def nest():
+async def nest(**checkpoints):
     async with read(orders) as stream:
         record = await anext(stream)
         is_busy.set()
-        await wait()
+        await wait(**checkpoints)
         print("finished", record.data.decode(), flush=True)
 
 async def leave():
@@ -257,9 +257,11 @@ async def interrupt():
     [
         "await asyncio.gather(work(), wait(), interrupt())",
         "await asyncio.gather(nest(), interrupt())",
+        # Its store opens in a thread: the signal comes meanwhile.
+        "await asyncio.gather(nest(application='idle'), interrupt())",
         "is_closed.set(); _ = asyncio.create_task(interrupt()); await leave(); await work()",
     ],
-    ids=["two tasks", "nested", "one was left"],
+    ids=["two tasks", "nested", "nested and opening", "one was left"],
 )
 def test_the_last_of_two_readers_raises_ctrl_c(orders: Orders, main: str) -> None:
     orders.put(20, key="one shard")
