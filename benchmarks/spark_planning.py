@@ -22,7 +22,8 @@ from kinesis_publishers import (
     StreamIdentity,
     StreamProgress,
 )
-from kinesis_publishers_spark.chunks import BatchLimit, Chunk, next_offset, pack
+from kinesis_publishers_spark.chunks import Chunk, next_offset, pack
+from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition
 from kinesis_publishers_spark.schema import to_spark_arrow

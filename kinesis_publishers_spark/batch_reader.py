@@ -28,7 +28,7 @@ from kinesis_publishers.readers import (
     publisher_factory_class,
 )
 from kinesis_publishers_spark.boundary import at_boundary
-from kinesis_publishers_spark.chunks import balanced
+from kinesis_publishers_spark.limits import balanced
 from kinesis_publishers_spark.partitions import RangePartition, TaskReader
 
 if TYPE_CHECKING:

@@ -12,6 +12,8 @@ from kinesis_publishers.errors import KinesisPublishersError
 
 #: The environment variable that names the level from which the driver writes logs.
 LEVEL_VARIABLE: Final = "KINESIS_PUBLISHERS_LOG"
+#: ``LOG_FORMAT_VARIABLE`` of the events, whose many classes most tasks do not need.
+FORMAT_VARIABLE: Final = f"{LEVEL_VARIABLE}_FORMAT"
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

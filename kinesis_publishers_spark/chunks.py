@@ -1,18 +1,14 @@
-"""Fetched records that wait for their micro-batch: rules for splitting and packing. Pure.
-
-The ranges planner, which has no rows, does not load the kernels of pyarrow.
-"""
+"""Fetched records that wait for their micro-batch: rules for splitting and packing. Pure."""
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import evolve, field, frozen
 
 from kinesis_publishers import (
@@ -23,16 +19,15 @@ from kinesis_publishers import (
     StartingPosition,
 )
 from kinesis_publishers.errors import CheckpointError
-from kinesis_publishers.readers import ReadLimit, Weight, is_refresh_due
+from kinesis_publishers.readers import Weight
+from kinesis_publishers_spark.limits import balanced
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Before and after any arrival.
 NOTHING, EVERYTHING = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-# Spark passes partitions of 32 MB and fails on 90 MB. Below the lower size, an additional Python
-# task costs more than it saves.
+# Spark passes partitions of 32 MB and fails on 90 MB.
 _MAX_PARTITION_BYTES = 24 * 1024 * 1024
-_MIN_PARTITION_BYTES = 2 * 1024 * 1024
 # The pieces of a shard that does not fit into one partition.
 _PIECE_BYTES = 2 * 1024 * 1024
 # The overhead of a smaller batch exceeds the cost of its rows.
@@ -66,8 +61,6 @@ class Chunk:
 
     @until.default
     def _latest(self) -> datetime:
-        import pyarrow.compute as pc
-
         return max(self.since, _instant(pc.max(self.rows.column("approximateArrivalTimestamp"))))
 
     def __len__(self) -> int:
@@ -91,8 +84,6 @@ class Chunk:
 
     def count_older(self, instant: datetime) -> int:
         """Return how many rows arrived before ``instant``."""
-        import pyarrow.compute as pc
-
         arrivals = self.rows.column("approximateArrivalTimestamp")
         if _instant(pc.min(arrivals)) >= instant:
             return 0
@@ -101,16 +92,12 @@ class Chunk:
 
     def _arrivals(self) -> list[int]:
         """Return the running maximum, in microseconds."""
-        import pyarrow.compute as pc
-
         arrivals = pc.cast(self.rows.column("approximateArrivalTimestamp"), pa.int64())
         latest: list[int] = pc.cumulative_max(arrivals).to_pylist()
         return latest
 
     def records(self) -> Iterator[tuple[float, Weight]]:
         """Yield the arrival and weight of each Kinesis record; an aggregate is one record."""
-        import pyarrow.compute as pc
-
         ends = pc.run_end_encode(self.rows.column("sequenceNumber")).run_ends.to_pylist()
         sizes = [0, *pc.cumulative_sum(_payload_lengths(self.rows)).to_pylist()]
         arrivals, since = self._arrivals(), micros_of(self.since)
@@ -124,8 +111,6 @@ class Chunk:
 
     def split(self, count: int) -> tuple[Chunk, Chunk]:
         """Return the first ``count`` rows and the rest; neither may be empty."""
-        import pyarrow.compute as pc
-
         head = self.rows.slice(0, count)
         head_bytes = _payload_bytes(head)
         last = SequenceNumber(head.column("sequenceNumber")[count - 1].as_py())
@@ -155,25 +140,6 @@ def _instant(micros: pa.TimestampScalar) -> datetime:
 
 def micros_of(instant: datetime) -> int:
     return (instant - _EPOCH) // timedelta(microseconds=1)
-
-
-@frozen(kw_only=True)
-class BatchLimit(ReadLimit):
-    """The limits of one micro-batch; ``None`` is no limit."""
-
-    def is_reached(self, records: int, payload_bytes: int) -> bool:
-        """Return whether these records reach the limit of a micro-batch."""
-        return (self.records is not None and records >= self.records) or (
-            self.payload_bytes is not None and payload_bytes >= self.payload_bytes
-        )
-
-    def tightened(self, other: BatchLimit) -> BatchLimit:
-        """Return the limit that satisfies both."""
-        return BatchLimit(
-            records=_least(self.records, other.records),
-            payload_bytes=_least(self.payload_bytes, other.payload_bytes),
-            min_records=max(self.min_records, other.min_records),
-        )
 
 
 def next_offset(
@@ -227,26 +193,6 @@ def _untouched(key: ShardKey, start: Offset, begun: Offset, known: Offset) -> Sh
     # A new shard. Without it, and with one of its children in the offset, a restart would assume
     # that it was read to its end.
     return ShardProgress(position=StartingPosition.trim_horizon())
-
-
-def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
-    """Return whether ``start`` should be replaced although there are no records.
-
-    Four changes need it. The pinned start of a new stream must survive a restart. A stream that is
-    left out is reported once. Children, and a restart, rely on the end of a shard. The position of
-    an idle shard must be renewed every few hours: a restart would take an older one for lost data.
-    """
-    if (known.streams, known.left_out) != (start.streams, start.left_out):
-        return True
-    for key, one in known.shards.items():
-        before = start.shards.get(key)
-        if before is None or before.progress.is_ended:
-            continue
-        if one.progress.is_ended:
-            return True
-        if is_refresh_due(before.progress.as_of, one.progress.as_of, now):
-            return True
-    return False
 
 
 def pack(chunks: Iterable[Chunk], parallelism: int) -> list[Sequence[pa.RecordBatch]]:
@@ -341,54 +287,8 @@ def _pieces(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 
 def _payload_lengths(rows: pa.RecordBatch) -> pa.Array:
-    import pyarrow.compute as pc
-
     return pc.cast(pc.binary_length(rows.column("data")), pa.int64())
 
 
 def _payload_bytes(rows: pa.RecordBatch) -> int:
-    import pyarrow.compute as pc
-
     return int(pc.sum(_payload_lengths(rows)).as_py() or 0)
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((limit for limit in (one, other) if limit is not None), default=None)
-
-
-_T = TypeVar("_T")
-
-
-def balanced(
-    items: Sequence[_T],
-    sizes: Sequence[int] | None,
-    parallelism: int,
-    *,
-    capacity: int = sys.maxsize,
-) -> list[tuple[_T, ...]]:
-    """Spread items over groups of about equal size, the largest first; the same groups each time.
-
-    Args:
-        items: each stays whole in one group; a group keeps their order.
-        sizes: the expected bytes of each; ``None`` if they are not known.
-        parallelism: the maximum number of groups, except where these would exceed ``capacity``.
-        capacity: the most bytes of a group, except of a single item.
-    """
-    if not items:
-        return []
-    weights = [1] * len(items) if sizes is None else [max(1, size) for size in sizes]
-    count = min(parallelism, len(items))
-    if sizes is not None:
-        count = min(count, -(-sum(weights) // _MIN_PARTITION_BYTES))
-    count = max(count, -(-sum(weights) // capacity))
-    groups: list[list[int]] = [[] for _ in range(count)]
-    filled = [0] * count
-    for index in sorted(range(len(items)), key=lambda index: (-weights[index], index)):
-        target = filled.index(min(filled))
-        if filled[target] and filled[target] + weights[index] > capacity:
-            target = len(groups)
-            groups.append([])
-            filled.append(0)
-        groups[target].append(index)
-        filled[target] += weights[index]
-    return [tuple(items[index] for index in sorted(group)) for group in groups if group]

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
 
     from kinesis_publishers import Clock, Properties, ShardKey
-    from kinesis_publishers_spark.chunks import BatchLimit
     from kinesis_publishers_spark.lag import Lag
+    from kinesis_publishers_spark.limits import BatchLimit
 
 
 @define(kw_only=True, eq=False)

@@ -22,7 +22,7 @@ from kinesis_publishers import (
     StreamProgress,
 )
 from kinesis_publishers.errors import CheckpointError
-from kinesis_publishers.readers import PositionType, stream_name_of
+from kinesis_publishers.readers import PositionType, is_refresh_due, stream_name_of
 
 #: Version 2 lets a range end before a record; version 1 is still read.
 OFFSET_VERSION = 2
@@ -240,3 +240,23 @@ def _checked_int(value: object) -> int:
     if type(value) is not int:
         raise TypeError(f"{value!r} is not a whole number")
     return value
+
+
+def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
+    """Return whether ``start`` should be replaced although there are no records.
+
+    Four changes need it. The pinned start of a new stream must survive a restart. A stream that is
+    left out is reported once. Children, and a restart, rely on the end of a shard. The position of
+    an idle shard must be renewed every few hours: a restart would take an older one for lost data.
+    """
+    if (known.streams, known.left_out) != (start.streams, start.left_out):
+        return True
+    for key, one in known.shards.items():
+        before = start.shards.get(key)
+        if before is None or before.progress.is_ended:
+            continue
+        if one.progress.is_ended:
+            return True
+        if is_refresh_due(before.progress.as_of, one.progress.as_of, now):
+            return True
+    return False

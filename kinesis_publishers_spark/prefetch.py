@@ -14,17 +14,12 @@ from typing import Any, TypeVar
 from kinesis_publishers import KinesisDataFetcher, ShardKey
 from kinesis_publishers.config import PendingConfig
 from kinesis_publishers.event_loop import EventLoopThread
-from kinesis_publishers_spark.chunks import (
-    BatchLimit,
-    Chunk,
-    balanced,
-    needs_refresh,
-    next_offset,
-)
+from kinesis_publishers_spark.chunks import Chunk, next_offset
 from kinesis_publishers_spark.fetched import FetchedRecords
 from kinesis_publishers_spark.lag import Lag
+from kinesis_publishers_spark.limits import BatchLimit, balanced
 from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
-from kinesis_publishers_spark.offsets import Offset
+from kinesis_publishers_spark.offsets import Offset, needs_refresh
 from kinesis_publishers_spark.options import SparkConfig
 from kinesis_publishers_spark.partitions import RangePartition
 from kinesis_publishers_spark.processes import freeze_source

@@ -16,7 +16,7 @@ from zipimport import zipimporter
 from pyspark import TaskContext
 
 from kinesis_publishers.errors import InvalidOptionError
-from kinesis_publishers_spark.boundary import LEVEL_VARIABLE
+from kinesis_publishers_spark.boundary import FORMAT_VARIABLE, LEVEL_VARIABLE
 
 # How long Spark's thread may wait for the planner's, which is busy while it polls many shards: with
 # Python's default of 5 ms, a trigger that finds nothing took three times as long.
@@ -31,8 +31,6 @@ _HEAP_OPTIONS = {
 }
 _LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 read_directory_again = zipimporter.invalidate_caches
-# Events are many classes, and most tasks report none.
-_FORMAT_VARIABLE = f"{LEVEL_VARIABLE}_FORMAT"
 _freezes = count()
 
 
@@ -62,7 +60,7 @@ def prepare_worker(*, again: bool = False) -> None:
     is_prepared = zipimporter.invalidate_caches is invalidate_if_changed
     if TaskContext.get() is None or (is_prepared and not again):
         return
-    if _FORMAT_VARIABLE in os.environ:
+    if FORMAT_VARIABLE in os.environ:
         write_logs()
     zipimporter.invalidate_caches = invalidate_if_changed  # type: ignore[assignment]
     _freeze()
@@ -103,7 +101,7 @@ def write_logs() -> None:
             f"The environment variable {LEVEL_VARIABLE} is {level!r}: use DEBUG, INFO, WARNING or "
             "ERROR."
         )
-    if not level and not os.environ.get(_FORMAT_VARIABLE):
+    if not level and not os.environ.get(FORMAT_VARIABLE):
         return
     from kinesis_publishers.events import log_formatter
 

@@ -27,10 +27,10 @@ from kinesis_publishers.readers import (
     publisher_factory_class,
     register_consumers,
 )
-from kinesis_publishers_spark.chunks import BatchLimit, balanced, needs_refresh
 from kinesis_publishers_spark.lag import Lag
+from kinesis_publishers_spark.limits import BatchLimit, balanced
 from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
-from kinesis_publishers_spark.offsets import Offset, ShardOffset
+from kinesis_publishers_spark.offsets import Offset, ShardOffset, needs_refresh
 from kinesis_publishers_spark.options import Alignment, SparkConfig
 from kinesis_publishers_spark.partitions import RangePartition
 from kinesis_publishers_spark.processes import freeze_source

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from kinesis_publishers.config import StreamsConfig
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers_spark.boundary import at_boundary
-from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.micro_batches import MicroBatches, Query, Session, SessionFactory
 from kinesis_publishers_spark.offsets import Offset, OffsetJson
 from kinesis_publishers_spark.options import Planner, SparkConfig

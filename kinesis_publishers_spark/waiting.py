@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers import ShardKey
 from kinesis_publishers.readers import Lane, PendingPool, Weight, admit
-from kinesis_publishers_spark.chunks import (
-    EVERYTHING,
-    BatchLimit,
-    Chunk,
-    divided,
-    micros_of,
-    pack,
-)
+from kinesis_publishers_spark.chunks import EVERYTHING, Chunk, divided, micros_of, pack
 from kinesis_publishers_spark.partitions import PrefetchedPartition
 
 if TYPE_CHECKING:
+    from kinesis_publishers_spark.limits import BatchLimit
     from kinesis_publishers_spark.schema import Columns
 
 

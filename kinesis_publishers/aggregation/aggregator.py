@@ -93,8 +93,7 @@ def pack_plain(
 ) -> AggregatedRecord:
     """Pack the first of some records that have only data and keys, given as columns.
 
-    The result is the same as that of :func:`pack_first`, at a third of the cost; in native code, at
-    a tenth.
+    The result is the same as that of :func:`pack_first`, at a fraction of the cost.
     """
     first = payloads[0], partition_keys[0], None, None, False
     if (functions := native()) is not None:

@@ -126,15 +126,15 @@ def decode_aggregate(data: bytes) -> UserRecordColumns | None:
             explicit hash key that the aggregate does not contain.
     """
     functions = native()
-    if functions is not None and _NOTED not in data:
-        found = functions.unpack(data)
-        if found is not None:
-            payloads, partition_keys, explicit = found
-            return UserRecordColumns(
-                payloads=payloads,
-                partition_keys=partition_keys,
-                explicit_hash_keys=explicit or [None] * len(payloads),
-            )
+    # It leaves records with tags, among other things, to what follows.
+    found = None if functions is None else functions.unpack(data)
+    if found is not None:
+        payloads, partition_keys, explicit = found
+        return UserRecordColumns(
+            payloads=payloads,
+            partition_keys=partition_keys,
+            explicit_hash_keys=explicit or [None] * len(payloads),
+        )
     message = _unpack(data)
     if message is None:
         return None

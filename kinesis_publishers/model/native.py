@@ -72,7 +72,7 @@ class NativeFunctions(Protocol):
 
 @cache
 def find_native() -> tuple[NativeFunctions | None, str]:
-    """Return the functions, or ``None``; and what decodes records, as people are told it."""
+    """Return the functions, or ``None``; and what decodes records, as text for users."""
     if os.environ.get(SWITCH) == "0":
         return None, f"Python ({SWITCH} is 0)"
     try:
@@ -81,9 +81,10 @@ def find_native() -> tuple[NativeFunctions | None, str]:
         return None, f"Python ({_DISTRIBUTION} is not installed)"
     except ImportError as error:
         return None, f"Python ({_DISTRIBUTION} cannot be loaded: {error})"
+    name = f"{_DISTRIBUTION} {getattr(found, '__version__', '')}".rstrip()
     if getattr(found, "INTERFACE", None) != _INTERFACE:
-        return None, f"Python ({_DISTRIBUTION} {found.__version__} belongs to another version)"
-    return cast("NativeFunctions", found), f"native code ({_DISTRIBUTION} {found.__version__})"
+        return None, f"Python ({name} belongs to another version)"
+    return cast("NativeFunctions", found), f"native code ({name})"
 
 
 def native() -> NativeFunctions | None:

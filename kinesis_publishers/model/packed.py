@@ -92,8 +92,3 @@ class PackedColumn(Sequence[Any]):
             return None
         value = data[start:end]
         return value.decode() if self._is_text else value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]

@@ -37,7 +37,8 @@ list(PrefetchedPartition.of([]).read())
 _FIRST_RECORDS = """
 from datetime import UTC, datetime
 from kinesis_publishers import RecordBatch, Shard, ShardProgress, StartingPosition
-from kinesis_publishers_spark.chunks import BatchLimit, Chunk, pack
+from kinesis_publishers_spark.chunks import Chunk, pack
+from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.schema import to_spark_arrow
 from kinesis_publishers_spark.waiting import take
 batch = RecordBatch(
@@ -77,7 +78,8 @@ before = set(sys.modules)
 kernels = "pyarrow.compute"
 names = sys.modules.keys() - before
 names = {{name if name == kernels else name.partition(".")[0] for name in names}}
-own = {{"kinesis_publishers", "kinesis_publishers_spark", "pyspark_kinesis"}}
+own = {{"kinesis_publishers", "kinesis_publishers_native"}}
+own |= {{"kinesis_publishers_spark", "pyspark_kinesis"}}
 print(*sorted(name for name in names - sys.stdlib_module_names - own if name[0] != "_"))
 """
 

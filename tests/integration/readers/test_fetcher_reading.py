@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers import KinesisDataFetcher, RecordBatch, Shard
+from kinesis_publishers import Delivery, KinesisDataFetcher, RecordBatch, Shard
 from kinesis_publishers.errors import (
     CredentialsError,
     MissingOptionError,
 )
+from kinesis_publishers.model.native import native
+from kinesis_publishers.model.packed import PackedColumn
+from kinesis_publishers.testing.fakes import RecordingSink
 from kinesis_publishers.testing.local_kinesis import Fault, Limits
 from tests.integration.readers.fanout_reader import until
 
@@ -207,3 +210,30 @@ async def test_missing_credentials_are_said_with_what_to_check(
     }
     with pytest.raises(CredentialsError, match=r"aws\.credentials\.provider"):
         await Reading(1).run(properties)
+
+
+@pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
+@pytest.mark.parametrize("packs_columns", [False, True])
+async def test_only_a_sink_of_arrow_gets_packed_columns(
+    local_kinesis: LocalKinesis, publisher: str, packs_columns: bool
+) -> None:
+    local_kinesis.create_stream("orders", 1)
+    local_kinesis.put_many("orders", numbered(0, 50))
+    properties = local_kinesis.properties("orders") | FROM_THE_START
+    properties["kinesis.stream.recordpublisher"] = publisher
+    properties["kinesis.stream.efo.consumername"] = "reader"
+    kinds: list[type] = []
+
+    async def stop(delivery: Delivery) -> None:
+        kinds.append(type(delivery.batch.payloads))
+        fetcher.stop()
+
+    sink = RecordingSink(stop)
+    sink.packs_columns = packs_columns
+    async with (
+        asyncio.timeout(60),
+        KinesisDataFetcher.from_properties(properties, sink) as fetcher,
+    ):
+        await fetcher.run()
+    assert [record.data for record in sink.records] == [data for _, data in numbered(0, 50)]
+    assert set(kinds) == {PackedColumn if packs_columns and native() else list}

@@ -9,6 +9,8 @@ import pytest
 
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import AccessDeniedError
+from kinesis_publishers.model.native import native
+from kinesis_publishers.model.packed import PackedColumn
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from kinesis_publishers_spark import workers
 from kinesis_publishers_spark.partitions import RangePartition
@@ -78,6 +80,16 @@ def test_the_rows_have_the_schema_that_spark_was_told(
     schema = Columns(metadata=include_metadata).arrow
     assert all(batch.schema.equals(schema, check_metadata=True) for batch in batches)
     assert rows_of(batches) == stream.rows()
+
+
+def test_a_task_makes_no_objects_of_values_where_native_code_decodes(
+    server: LocalKinesis, cache: WorkerCache[WorkerReader]
+) -> None:
+    stream = stored(server)
+    with cache.lend(Properties.parse(polling_properties(server))) as reader:
+        batches = [one.batch for taken in reader.read(stream.whole()) for one in taken]
+    assert sum(map(len, batches)) == 400
+    assert {type(one.payloads) for one in batches} == {PackedColumn if native() else list}
 
 
 def test_the_next_task_of_the_process_goes_on_without_locating_the_shards_anew(

@@ -20,7 +20,7 @@ from kinesis_publishers.errors import ThroughputExceededError
 from kinesis_publishers.events import ShardLeftBehind
 from kinesis_publishers.model import PositionType, Record, StartingPosition
 from kinesis_publishers.testing.fakes import Answer, FakeControlPlane, ShardBehaviour, shard_name
-from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.micro_batches import Query
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.prefetch import PrefetchSession

@@ -14,8 +14,9 @@ from kinesis_publishers.clock import ServiceClock
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
 from kinesis_publishers_spark.alignment import AlignedShards
-from kinesis_publishers_spark.chunks import EVERYTHING, NOTHING, BatchLimit
+from kinesis_publishers_spark.chunks import EVERYTHING, NOTHING
 from kinesis_publishers_spark.fetched import FetchedRecords
+from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.micro_batches import Query, Session
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.prefetch import PrefetchSession

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers import SequenceNumber
-from kinesis_publishers_spark.chunks import BatchLimit, Chunk
+from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.waiting import take
 from tests.examples import examples
 from tests.unit.spark.spark_builders import after, arrival, chunk, numbers_in, shard
+
+if TYPE_CHECKING:
+    from kinesis_publishers_spark.chunks import Chunk
 
 FAST = settings(max_examples=examples(100))
 NO_LIMIT = BatchLimit()

@@ -10,8 +10,8 @@ from attrs import evolve
 from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.engine.lineage import starting_progress
 from kinesis_publishers.model import Shard
-from kinesis_publishers_spark.chunks import Chunk, needs_refresh, next_offset
-from kinesis_publishers_spark.offsets import Offset, ShardOffset
+from kinesis_publishers_spark.chunks import Chunk, next_offset
+from kinesis_publishers_spark.offsets import Offset, ShardOffset, needs_refresh
 from tests.unit.spark.spark_builders import (
     ARN,
     IDENTITY,

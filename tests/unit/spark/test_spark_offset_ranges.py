@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kinesis_publishers import SequenceNumber, ShardKey, ShardProgress, ShardRange, StartingPosition
 from kinesis_publishers.model import PositionType
-from kinesis_publishers_spark.chunks import BatchLimit, Chunk, next_offset
+from kinesis_publishers_spark.chunks import Chunk, next_offset
+from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.waiting import take
 from tests.examples import examples

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinesis_publishers_spark.chunks import Chunk, balanced, divided, pack
+from kinesis_publishers_spark.chunks import Chunk, divided, pack
+from kinesis_publishers_spark.limits import balanced
 from kinesis_publishers_spark.partitions import PrefetchedPartition
 from tests.examples import examples
 from tests.unit.spark.spark_builders import MIB, chunk, numbers_in, shard

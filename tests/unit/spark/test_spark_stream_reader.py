@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import CheckpointError, ConfigError
-from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.options import SparkConfig
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 from tests.unit.spark.spark_builders import (

@@ -11,9 +11,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import CheckpointError, ConfigErrors, InvalidOptionError
+from kinesis_publishers.events import LOG_FORMAT_VARIABLE
 from kinesis_publishers_spark import stream_reader
-from kinesis_publishers_spark.boundary import LEVEL_VARIABLE
-from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.boundary import FORMAT_VARIABLE, LEVEL_VARIABLE
+from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.offsets import Offset
 from tests.unit.spark.tip_sessions import TipSessions, place
@@ -351,6 +352,10 @@ def test_a_micro_batch_is_logged_when_it_is_planned_and_when_it_is_committed(
     assert vars(planned)["kinesis_records"] == 6
     assert vars(planned)["kinesis_plan_seconds"] >= 0
     assert committed.getMessage() == "micro-batch committed streams=orders planner=ranges"
+
+
+def test_the_format_of_logs_is_that_of_events() -> None:
+    assert FORMAT_VARIABLE == LOG_FORMAT_VARIABLE
 
 
 def test_a_level_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

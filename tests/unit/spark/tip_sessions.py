@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_publishers import ShardKey
-    from kinesis_publishers_spark.chunks import BatchLimit
+    from kinesis_publishers_spark.limits import BatchLimit
     from kinesis_publishers_spark.offsets import Offset
 
 SHARD = shard(0)

@@ -14,7 +14,7 @@ from attrs import define, evolve, field, frozen
 
 from kinesis_publishers import Properties
 from kinesis_publishers.clock import SystemClock
-from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import TaskReader

@@ -12,7 +12,7 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
 from kinesis_publishers.model import hash_key_of
-from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.limits import BatchLimit
 from tests.integration.spark.planner.planner_harness import STREAM, Query, planner, read
 
 if TYPE_CHECKING:

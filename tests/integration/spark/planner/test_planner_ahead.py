@@ -11,7 +11,7 @@ import pytest
 
 from kinesis_publishers.errors import AccessDeniedError
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
-from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.limits import BatchLimit
 from tests.integration.spark.planner.planner_harness import (
     STREAM,
     ShiftedClock,

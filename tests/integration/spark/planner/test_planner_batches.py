@@ -13,7 +13,8 @@ from kinesis_publishers import Properties
 from kinesis_publishers.errors import AccessDeniedError, StreamNotFoundError
 from kinesis_publishers.testing.local_kinesis import Fault
 from kinesis_publishers_spark import prefetch, tip_polls
-from kinesis_publishers_spark.chunks import BatchLimit, Chunk
+from kinesis_publishers_spark.chunks import Chunk
+from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
 from kinesis_publishers_spark.stream_reader import make_session

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
-from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.limits import BatchLimit
 from tests.examples import PROFILE, parts
 from tests.integration.spark.planner.planner_harness import STREAM, Query, planner
 from tests.integration.spark.planner.stream_ledger import StreamLedger, places

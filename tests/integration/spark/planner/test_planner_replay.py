@@ -16,7 +16,7 @@ from kinesis_publishers.errors import (
     ReplayMismatchError,
     StreamRecreatedError,
 )
-from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import RangePartition
 from tests.integration.spark.planner.planner_harness import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.limits import BatchLimit
 from tests.integration.spark.planner.planner_harness import (
     BOTH_ENDS,
     STREAM,
