@@ -85,8 +85,8 @@ def pack_first(
 
 
 def pack_plain(
-    payloads: Sequence[bytes],
-    partition_keys: Sequence[str],
+    payloads: list[bytes],
+    partition_keys: list[str],
     *,
     max_bytes: int = _DEFAULT_MAX_BYTES,
     max_records: int = 2**32 - 1,
@@ -98,7 +98,7 @@ def pack_plain(
     first = payloads[0], partition_keys[0], None, None, False
     if (functions := native()) is not None:
         packed, records = functions.pack(payloads, partition_keys, max(0, max_bytes), max_records)
-        return _aggregated(first, records, lambda: packed)
+        return _aggregated(first, records, lambda: sealed(packed))
     message = _Message()
     most, done = min(len(payloads), max_records), 0
     # First those that certainly fit, then as many others as fit into the remaining room.

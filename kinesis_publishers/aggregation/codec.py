@@ -125,9 +125,12 @@ def decode_aggregate(data: bytes) -> UserRecordColumns | None:
         AggregationError: ``data`` is an aggregate, and a record refers to a partition key or an
             explicit hash key that the aggregate does not contain.
     """
+    serialized = _message_in(data)
+    if serialized is None:
+        return None
     functions = native()
     # It leaves records with tags, among other things, to what follows.
-    found = None if functions is None else functions.unpack(data)
+    found = None if functions is None else functions.unpack(serialized)
     if found is not None:
         payloads, partition_keys, explicit = found
         return UserRecordColumns(
@@ -135,7 +138,7 @@ def decode_aggregate(data: bytes) -> UserRecordColumns | None:
             partition_keys=partition_keys,
             explicit_hash_keys=explicit or [None] * len(payloads),
         )
-    message = _unpack(data)
+    message = _parsed(serialized)
     if message is None:
         return None
     keys, hash_keys = list(message.partition_key_table), list(message.explicit_hash_key_table)
@@ -179,14 +182,17 @@ def _notes_in(records: Any) -> dict[str, Any]:
     return {"markers": markers if has_markers else None, "copies": frozenset(copies)}
 
 
-def _unpack(data: bytes) -> Any | None:
-    """Return the ``AggregatedRecord`` message in ``data``; ``None`` if there is none."""
+def _message_in(data: bytes) -> bytes | None:
+    """Return the serialized message in ``data``; ``None`` if there is none."""
     # The KCL, too, treats magic bytes and a digest without a message as an ordinary record.
     if not data.startswith(AGGREGATE_MAGIC) or len(data) <= len(AGGREGATE_MAGIC) + DIGEST_BYTES:
         return None
     message, digest = data[len(AGGREGATE_MAGIC) : -DIGEST_BYTES], data[-DIGEST_BYTES:]
-    if _digest(message) != digest:
-        return None
+    return message if _digest(message) == digest else None
+
+
+def _parsed(message: bytes) -> Any | None:
+    """Return the ``AggregatedRecord`` in ``message``; ``None`` if there is none."""
     from google.protobuf.message import DecodeError
 
     try:

@@ -205,17 +205,19 @@ class AioDataPlane(DataPlane, RecordWriter):
 
     async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
         stream = stream_name_of(stream_arn)
-        request = partial(writing.members_of, records)
+        encode = partial(writing.body_of, records)
         is_small = self._may_choose and writing.are_small(records)
-        answer = await self._call(writing.OPERATION, stream_arn, stream, request, is_small)
+        answer = await self._call(writing.OPERATION, stream_arn, stream, encode, is_small)
         with complete_answer(writing.OPERATION, stream):
-            return writing.answer_in(answer.parsed(), len(records), stream)
+            return writing.decode_answer(answer, len(records), stream)
 
     async def _call_shard(self, operation: str, shard: Shard, request: dict[str, Any]) -> Answer:
         arn = shard.stream_arn
-        return await self._call(
-            operation, arn, str(shard), lambda is_cbor: request, arn in self._small
-        )
+
+        def encode(is_cbor: bool, naming: dict[str, str]) -> bytes:
+            return cbor.encoded(request | naming, is_cbor)
+
+        return await self._call(operation, arn, str(shard), encode, arn in self._small)
 
     def _opened(self, operation: str, where: str) -> ServiceCalls:
         if self._calls is None:
@@ -227,19 +229,17 @@ class AioDataPlane(DataPlane, RecordWriter):
         operation: str,
         arn: str,
         where: str,
-        request: Callable[[bool], dict[str, Any]],
+        encode: Callable[[bool, dict[str, str]], bytes],
         is_small: bool,
     ) -> Answer:
         """Return the answer to a call.
 
-        ``request`` returns the members of the call, without its stream, for CBOR or for JSON.
+        ``encode`` returns its body in CBOR or JSON, with the member that names its stream.
         """
         calls = self._opened(operation, where)
 
         async def send(is_cbor: bool) -> Answer:
-            # No name keeps the members during the call: the garbage collector would visit them.
-            dumps = cbor.dumps if is_cbor else orjson.dumps
-            body = dumps(request(is_cbor) | self._naming(operation, arn))
+            body = encode(is_cbor, self._naming(operation, arn))
             content_type = cbor.CONTENT_TYPE if is_cbor else JSON
             return await calls.post(await calls.sign(operation, arn, body, where, content_type))
 

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pybase64
 
 from kinesis_publishers.abc import PutAnswer, PutColumns
+from kinesis_publishers.aws import cbor
 from kinesis_publishers.aws.errors import service_error
 from kinesis_publishers.errors import ServiceError
+from kinesis_publishers.model.native import native
+
+if TYPE_CHECKING:
+    from kinesis_publishers.aws.calls import Answer
 
 OPERATION: Final = "PutRecords"
-# Above this size, base64 and its signature cost more CPU than decoding an answer in CBOR.
+# Above this size, base64 and its signature cost Python more CPU than decoding an answer in CBOR.
 _SMALL_BYTES: Final = 350
 
 
 def are_small(records: PutColumns) -> bool:
     """Return whether a call costs less CPU in JSON than in CBOR."""
-    return sum(map(len, records.payloads)) < _SMALL_BYTES * len(records)
+    return native() is None and sum(map(len, records.payloads)) < _SMALL_BYTES * len(records)
+
+
+def body_of(records: PutColumns, is_cbor: bool, naming: dict[str, str]) -> bytes:
+    """Return the body of a call, with the member that names its stream."""
+    functions = native() if is_cbor and records.explicit_hash_keys is None else None
+    if functions is not None:
+        ((name, value),) = naming.items()
+        columns = [*records.payloads], [*records.partition_keys]
+        if (body := functions.put_request(*columns, name, value)) is not None:
+            return body
+    return cbor.encoded(members_of(records, is_cbor) | naming, is_cbor)
 
 
 def members_of(records: PutColumns, is_cbor: bool) -> dict[str, Any]:
@@ -37,8 +53,18 @@ def members_of(records: PutColumns, is_cbor: bool) -> dict[str, Any]:
     return {"Records": members}
 
 
+def decode_answer(answer: Answer, count: int, stream: str) -> PutAnswer:
+    """Return the results of the ``count`` records of a call; raises as :func:`answer_in`."""
+    functions = native() if answer.is_cbor else None
+    found = None if functions is None else functions.put_answer(answer.body)
+    if found is None or len(found[0]) != count:
+        return answer_in(answer.parsed(), count, stream)
+    shard_ids, sequence_numbers = found
+    return PutAnswer(shard_ids=shard_ids, sequence_numbers=sequence_numbers)
+
+
 def answer_in(answer: Any, count: int, stream: str) -> PutAnswer:
-    """Return the results of the ``count`` records of a call.
+    """Return the results of the ``count`` records of a call, in a parsed answer.
 
     Raises:
         LookupError, TypeError, ValueError: this is no answer to the call.

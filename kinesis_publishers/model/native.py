@@ -16,7 +16,7 @@ from kinesis_publishers.model.packed import Buffers
 
 SWITCH: Final = "KINESIS_PUBLISHERS_NATIVE"
 # What the functions take and return; it changes together with them.
-_INTERFACE: Final = 1
+_INTERFACE: Final = 2
 _DISTRIBUTION: Final = "kinesis-publishers-native"
 _MODULE: Final = "kinesis_publishers_native"
 
@@ -51,14 +51,22 @@ class NativeFunctions(Protocol):
         """Decode an answer of GetRecords, or the payload of an event."""
 
     def unpack(
-        self, data: bytes, /
+        self, message: bytes, /
     ) -> tuple[list[bytes], list[str], list[str | None] | None] | None:
-        """Return data, partition keys and explicit hash keys of the records in an aggregate."""
+        """Return data, partition keys and explicit hash keys in the message of an aggregate."""
 
     def pack(
-        self, payloads: Sequence[bytes], keys: Sequence[str], max_bytes: int, max_records: int, /
+        self, payloads: list[bytes], keys: list[str], max_bytes: int, max_records: int, /
     ) -> tuple[bytes, int]:
-        """Return an aggregate of the first records, and how many these are."""
+        """Return the message of an aggregate of the first records, and how many these are."""
+
+    def put_request(
+        self, payloads: list[bytes], keys: list[str | None], name: str, value: str, /
+    ) -> bytes | None:
+        """Encode a PutRecords call in CBOR, with one more member."""
+
+    def put_answer(self, body: bytes, /) -> tuple[list[str], list[str]] | None:
+        """Return the shards and sequence numbers in an answer in CBOR that refuses no record."""
 
     def hash_keys(self, keys: Sequence[str], /) -> list[int]:
         """Return the MD5 of each partition key as a number."""

@@ -17,7 +17,7 @@ mod page;
 use page::{Page, Payload, Row};
 
 /// What the functions take and return. kinesis-publishers uses those with its own number.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 
 /// Payloads, partition keys, sequence numbers, arrivals in epoch seconds, encryption types or
 /// `None`, the next iterator, the continuation, the lag in milliseconds, whether the sequence numbers
@@ -74,6 +74,23 @@ fn arrays(py: Python<'_>, rows: &[Row<'_>]) -> Option<[PyObject; 3]> {
     Some([object(&payloads)?, object(&keys)?, object(&numbers)?])
 }
 
+/// Returns texts that most often repeat the last one.
+fn repeated<'py, 'a>(
+    py: Python<'py>,
+    texts: impl ExactSizeIterator<Item = Option<&'a str>>,
+) -> Option<Bound<'py, PyList>> {
+    let mut last: Option<(&str, Bound<'py, PyString>)> = None;
+    let mut object = |text: &'a str| match &last {
+        Some((known, object)) if *known == text => object.clone(),
+        _ => {
+            let object = PyString::new(py, text);
+            last = Some((text, object.clone()));
+            object
+        }
+    };
+    PyList::new(py, texts.map(|one| one.map(&mut object))).ok()
+}
+
 /// Returns the columns of a body; `None` for the reference to decide.
 #[pyfunction]
 fn columns<'py>(
@@ -81,96 +98,124 @@ fn columns<'py>(
     body: &[u8],
     is_cbor: bool,
     is_packed: bool,
-) -> PyResult<Option<Columns<'py>>> {
-    let page =
-        match py.allow_threads(|| if is_cbor { cbor::parse(body) } else { json::parse(body) }) {
-            None => return Ok(None),
-            Some(page) => page,
-        };
+) -> Option<Columns<'py>> {
+    let page = py.allow_threads(|| if is_cbor { cbor::parse(body) } else { json::parse(body) })?;
     // For the end of a shard it would be too little.
     if page.next_shard_iterator.as_deref() == Some("") {
-        return Ok(None);
+        return None;
     }
     let Page { rows, next_shard_iterator, continuation, millis_behind_latest } = page;
     let is_ascending = rows.windows(2).all(|pair| {
         let [one, next] = [pair[0].sequence_number, pair[1].sequence_number];
         one.len() == next.len() && one < next
     });
-    let found = if is_packed { arrays(py, &rows) } else { lists(py, &rows) };
-    let [payloads, keys, numbers] = match found {
-        None => return Ok(None),
-        Some(found) => found,
-    };
+    let [payloads, keys, numbers] = if is_packed { arrays(py, &rows)? } else { lists(py, &rows)? };
     let arrivals = rows.iter().map(|row| PyFloat::new(py, row.arrival_epoch_seconds));
-    let mut last: Option<(&str, Bound<'py, PyString>)> = None;
-    let encryption = if rows.iter().any(|row| row.encryption_type.is_some()) {
-        let kinds = rows.iter().map(|row| {
-            row.encryption_type.map(|kind| match &last {
-                Some((known, text)) if *known == kind => text.clone(),
-                _ => {
-                    let text = PyString::new(py, kind);
-                    last = Some((kind, text.clone()));
-                    text
-                }
-            })
-        });
-        Some(PyList::new(py, kinds)?)
-    } else {
-        None
-    };
-    Ok(Some((
+    let kinds = || rows.iter().map(|row| row.encryption_type);
+    let encryption =
+        if kinds().any(|kind| kind.is_some()) { Some(repeated(py, kinds())?) } else { None };
+    Some((
         payloads,
         keys,
         numbers,
-        PyList::new(py, arrivals)?,
+        PyList::new(py, arrivals).ok()?,
         encryption,
         next_shard_iterator.map(String::from),
         continuation.map(String::from),
         millis_behind_latest,
         is_ascending,
         rows.iter().any(|row| row.payload.may_be_aggregate()),
-    )))
+    ))
 }
 
 /// Payloads, partition keys, and explicit hash keys or `None`, of the records of an aggregate.
 type Unpacked<'py> = (Bound<'py, PyList>, Bound<'py, PyList>, Option<Bound<'py, PyList>>);
 
-/// Returns the records of an aggregate; `None` for the reference to decide.
+/// Returns the records in the message of an aggregate; `None` for the reference to decide.
 #[pyfunction]
-fn unpack<'py>(py: Python<'py>, data: &[u8]) -> PyResult<Option<Unpacked<'py>>> {
-    let found = match aggregates::unpack(data) {
-        None => return Ok(None),
-        Some(found) => found,
-    };
+fn unpack<'py>(py: Python<'py>, message: &[u8]) -> Option<Unpacked<'py>> {
+    let found = aggregates::unpack(message)?;
     let texts =
         |table: &[&str]| -> Vec<_> { table.iter().map(|one| PyString::new(py, one)).collect() };
     let (keys, hash_keys) = (texts(&found.keys), texts(&found.hash_keys));
     let records = &found.records;
     let own_hash_keys = if records.iter().any(|one| one.hash_key.is_some()) {
-        Some(PyList::new(py, records.iter().map(|one| one.hash_key.map(|at| &hash_keys[at])))?)
+        Some(
+            PyList::new(py, records.iter().map(|one| one.hash_key.map(|at| &hash_keys[at])))
+                .ok()?,
+        )
     } else {
         None
     };
-    Ok(Some((
-        PyList::new(py, records.iter().map(|one| PyBytes::new(py, one.data)))?,
-        PyList::new(py, records.iter().map(|one| &keys[one.key]))?,
+    Some((
+        PyList::new(py, records.iter().map(|one| PyBytes::new(py, one.data))).ok()?,
+        PyList::new(py, records.iter().map(|one| &keys[one.key])).ok()?,
         own_hash_keys,
-    )))
+    ))
 }
 
-/// Returns an aggregate of the first records, and how many they are; nothing packs a single one.
+type Pair<'py> = (Bound<'py, PyBytes>, Bound<'py, PyString>);
+
+/// Returns the first of payloads and partition keys: all that fit, and one that does not.
+fn pairs<'py>(
+    payloads: &Bound<'py, PyList>,
+    keys: &Bound<'py, PyList>,
+    max_bytes: usize,
+) -> PyResult<Vec<Pair<'py>>> {
+    let (mut pairs, mut size) = (Vec::new(), 0);
+    for (data, key) in payloads.iter().zip(keys) {
+        let (data, key) = (data.downcast_into::<PyBytes>()?, key.downcast_into::<PyString>()?);
+        size += data.as_bytes().len();
+        pairs.push((data, key));
+        if size > max_bytes {
+            break;
+        }
+    }
+    Ok(pairs)
+}
+
+fn rows<'a>(pairs: &'a [Pair<'_>]) -> PyResult<Vec<(&'a [u8], &'a str)>> {
+    pairs.iter().map(|(data, key)| Ok((data.as_bytes(), key.to_str()?))).collect()
+}
+
+/// Returns the message of an aggregate of the first records, and how many they are; nothing packs a
+/// single one.
 #[pyfunction]
 fn pack<'py>(
     py: Python<'py>,
-    payloads: Vec<Bound<'py, PyBytes>>,
-    keys: Vec<Bound<'py, PyString>>,
+    payloads: &Bound<'py, PyList>,
+    keys: &Bound<'py, PyList>,
     max_bytes: usize,
     max_records: usize,
 ) -> PyResult<(Bound<'py, PyBytes>, usize)> {
-    let texts: Vec<&str> = keys.iter().map(|one| one.to_str()).collect::<PyResult<_>>()?;
-    let payloads: Vec<&[u8]> = payloads.iter().map(|one| one.as_bytes()).collect();
-    let (data, count) = aggregates::pack(&payloads, &texts, max_bytes, max_records);
-    Ok((PyBytes::new(py, &data), count))
+    let (message, count) =
+        aggregates::pack(&rows(&pairs(payloads, keys, max_bytes)?)?, max_bytes, max_records);
+    Ok((PyBytes::new(py, &message), count))
+}
+
+/// Returns the body of a PutRecords call in CBOR, with one more member; `None` for the reference.
+#[pyfunction]
+fn put_request<'py>(
+    py: Python<'py>,
+    payloads: &Bound<'py, PyList>,
+    keys: &Bound<'py, PyList>,
+    name: &str,
+    value: &str,
+) -> Option<Bound<'py, PyBytes>> {
+    let pairs = pairs(payloads, keys, usize::MAX).ok()?;
+    Some(PyBytes::new(py, &cbor::request(&rows(&pairs).ok()?, name, value)))
+}
+
+/// Returns the shards and the sequence numbers in an answer of PutRecords in CBOR that refuses no
+/// record; `None` for the reference to decide.
+#[pyfunction]
+fn put_answer<'py>(
+    py: Python<'py>,
+    body: &[u8],
+) -> Option<(Bound<'py, PyList>, Bound<'py, PyList>)> {
+    let places = cbor::places(body)?;
+    let shards = repeated(py, places.iter().map(|one| Some(one.0)))?;
+    Some((shards, PyList::new(py, places.iter().map(|one| one.1)).ok()?))
 }
 
 /// Returns the hash keys of partition keys.
@@ -210,6 +255,8 @@ fn kinesis_publishers_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(columns, module)?)?;
     module.add_function(wrap_pyfunction!(unpack, module)?)?;
     module.add_function(wrap_pyfunction!(pack, module)?)?;
+    module.add_function(wrap_pyfunction!(put_request, module)?)?;
+    module.add_function(wrap_pyfunction!(put_answer, module)?)?;
     module.add_function(wrap_pyfunction!(hash_keys, module)?)?;
     module.add_function(wrap_pyfunction!(joined, module)?)?;
     module.add_function(wrap_pyfunction!(microseconds, module)?)?;

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import cbor2
 import pyarrow as pa
 import pytest
 from attrs import asdict
@@ -17,9 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers import RecordBatch
+from kinesis_publishers.abc import PutAnswer, PutColumns
 from kinesis_publishers.aggregation import decode_aggregate, has_aggregates, pack_plain
+from kinesis_publishers.aws import cbor
+from kinesis_publishers.aws.calls import Answer
 from kinesis_publishers.aws.decoding import decode_get_records
+from kinesis_publishers.aws.errors import complete_answer
 from kinesis_publishers.aws.subscription import decode_event
+from kinesis_publishers.aws.writing import body_of, decode_answer
 from kinesis_publishers.errors import KinesisPublishersError
 from kinesis_publishers.model import hash_keys_of
 from kinesis_publishers.model.arrow import _timestamps
@@ -281,6 +287,72 @@ def test_records_are_packed_to_the_same_aggregate(
         expected = pack()
     with switched("1"):
         assert pack() == expected
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([0, 1, 23, 24, 255, 256, 65_535, 65_536]).map(bytes) | st.binary(),
+            st.text(min_size=1, max_size=256) | st.none(),
+        ),
+        min_size=1,
+    ),
+    st.booleans(),
+)
+def test_records_are_put_in_the_same_bytes(
+    records: list[tuple[bytes, str | None]], has_hash_keys: bool
+):
+    payloads, keys = zip(*records, strict=True)
+    hash_keys = [str(number) for number in range(len(records))] if has_hash_keys else None
+    columns = PutColumns(payloads=payloads, partition_keys=keys, explicit_hash_keys=hash_keys)
+    encode = partial(body_of, columns, True, {"StreamARN": "arn:aws:kinesis:stream/orders"})
+    with switched("0"):
+        expected = encode()
+    with switched("1"):
+        assert encode() == expected
+
+
+PLACES = st.fixed_dictionaries(
+    {"ShardId": TEXTS, "SequenceNumber": TEXTS},
+    optional={
+        "ErrorCode": st.none() | st.sampled_from(["", "InternalFailure"]),
+        "ErrorMessage": st.none() | TEXTS,
+        "EncryptionType": st.none() | TEXTS,
+        "new": st.none() | st.integers() | st.lists(TEXTS, max_size=1),
+    },
+)
+
+
+def put_answer(body: bytes, count: int) -> PutAnswer:
+    with complete_answer("PutRecords", "orders"):
+        return decode_answer(
+            Answer(200, {"content-type": cbor.CONTENT_TYPE}, body), count, "orders"
+        )
+
+
+@pytest.mark.deep
+@settings(max_examples=examples(200, deep=True))
+@given(st.lists(PLACES, max_size=4), st.integers(-1, 1), CHANCES)
+def test_results_of_records_are_those_of_python_however_damaged(
+    places: list[dict[str, Any]], too_many: int, chance: random.Random
+):
+    answer = {"FailedRecordCount": 0, "Records": places, "EncryptionType": "KMS"}
+    body = cbor2.dumps(answer, indefinite_containers=chance.random() < 0.5)
+    damaged = [mutated(body, chance) for _ in range(MUTATIONS)]
+    count = len(places) + chance.choice([0, 0, 0, too_many])
+    assert_equal(partial(put_answer, count=count), [body, *damaged])
+
+
+def test_an_answer_that_refuses_nothing_is_not_left_to_python():
+    places = [{"ShardId": "shardId-0", "SequenceNumber": str(one)} for one in range(500)]
+    refused = [*places, {"ErrorCode": "InternalFailure", "ErrorMessage": ""}]
+    with switched("1") as functions:
+        assert functions is not None
+        found = functions.put_answer(cbor2.dumps({"FailedRecordCount": 0, "Records": places}))
+        assert found == (["shardId-0"] * 500, [str(one) for one in range(500)])
+        assert functions.put_answer(cbor2.dumps({"Records": refused})) is None
+        columns = [b"x"] * 500, ["k"] * 500
+        assert functions.put_request(*columns, "StreamName", "orders") is not None
 
 
 @given(st.lists(TEXTS))
