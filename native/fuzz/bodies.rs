@@ -1,10 +1,10 @@
 //! Feeds arbitrary bytes to all parsers: none may panic, read beyond the bytes, or need much memory.
 #![no_main]
+#![allow(dead_code)]
 
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../src/aggregates.rs"]
-#[allow(dead_code)]
 mod aggregates;
 #[path = "../src/cbor.rs"]
 mod cbor;
@@ -23,12 +23,16 @@ fuzz_target!(|data: &[u8]| {
     }
     let _ = cbor::places(data);
     if let Some(found) = aggregates::unpack(data) {
-        let row = |one: &aggregates::Inside<'_>| (one.data, found.keys[one.key]);
-        let rows: Vec<_> = found.records.iter().map(|one| row(one)).collect();
+        let rows: Vec<_> =
+            found.records.iter().map(|one| (one.data, found.keys[one.key])).collect();
         let (packed, count) = aggregates::pack(&rows, data.len() / 2, 100);
         if count > 1 {
             let again = aggregates::unpack(&packed).expect("an aggregate");
-            assert!(again.records.iter().map(|one| one.data).eq(rows[..count].iter().map(|one| one.0)));
+            assert!(again
+                .records
+                .iter()
+                .map(|one| one.data)
+                .eq(rows[..count].iter().map(|one| one.0)));
         }
     }
 });
