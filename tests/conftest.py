@@ -56,9 +56,18 @@ settings.register_profile("ci", _UNTIMED, derandomize=True, database=None)
 settings.register_profile("long", settings.get_profile("ci"))
 settings.register_profile("soak", _UNTIMED, derandomize=False, database=None, max_examples=1000)
 settings.load_profile("ci")
+# With the profile of that name.
+_LONG_TIMEOUT_SECONDS: Final = 900
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    is_long = any(map(item.get_closest_marker, ("long", "deep")))
+    is_limited = item.get_closest_marker("timeout") is not None
+    if is_long and not is_limited and settings.get_current_profile_name() == "long":
+        item.add_marker(pytest.mark.timeout(_LONG_TIMEOUT_SECONDS))
 
 
 def pytest_runtest_setup(item: pytest.Function) -> None:
