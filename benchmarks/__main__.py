@@ -35,6 +35,14 @@ _ALL = (
     "spark",
 )
 _BASELINE = "boto3"
+# What the short form measures beside it: clients, for producing with the size of records.
+_POLLING = ("ours-batches", "native-batches")
+_PRODUCING = (
+    ("ours", 1024),
+    ("native", 1024),
+    ("ours-aggregated", 200),
+    ("native-aggregated", 200),
+)
 
 
 def _run_all() -> None:
@@ -61,21 +69,22 @@ def _decoding(rows: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
 
 def _polling(rows: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
     for row in rows:
-        if (row["client"], row["record_bytes"], row["shards"]) == ("ours-batches", 1024, 1):
-            yield "polling 1,024 B", row[f"times_{_BASELINE}"]
+        client, *workload = row["client"], row["record_bytes"], row["shards"]
+        if client in _POLLING and workload == [1024, 1]:
+            yield f"polling 1,024 B, {client}", row[f"times_{_BASELINE}"]
 
 
 def _producing(rows: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
     cpu = {(row["client"], row["record_bytes"]): statistics.median(row["cpu_us"]) for row in rows}
-    for client, size in (("ours", 1024), ("ours-aggregated", 200)):
+    for client, size in _PRODUCING:
         yield f"producing {size:,} B, {client}", cpu[_BASELINE, size] / cpu[client, size]
 
 
 def _smoke() -> int:
-    clients = [_BASELINE, "ours", "ours-aggregated"]
+    clients = [_BASELINE, *dict.fromkeys(client for client, _ in _PRODUCING)]
     with running_server() as url:
         written = producing.measure_throughput(url, [200, 1024], 40_000, 3, clients)
-    read = polling.run([Workload(1024, 1, 6)], 3, [_BASELINE, "ours-batches"])
+    read = polling.run([Workload(1024, 1, 6)], 3, [_BASELINE, *_POLLING])
     found = {
         **dict(_decoding(decoding.measure([200, 1024], 3))),
         **dict(_polling(read)),

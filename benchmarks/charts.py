@@ -88,17 +88,19 @@ class Chart:
 def polling() -> Chart:
     """Return the clients that call GetRecords, side by side."""
     rows = _result("polling")["rows"]
-    names = ("ours-records", "boto3", "aiobotocore", "async-kinesis")
+    names = {
+        "native-records": "kinesis-publishers, native code",
+        "ours-records": "kinesis-publishers",
+        **{name: name for name in ("boto3", "aiobotocore", "async-kinesis")},
+    }
     found = {name: _row(rows, client=name, record_bytes=1024, shards=4) for name in names}
+    times = [found[name]["times_boto3"] for name in ("native-records", "ours-records")]
     return Chart(
         "GetRecords",
         "MB of payload per second of CPU (1 KiB, 4 shards)",
-        tuple(
-            _client("kinesis-publishers" if name == "ours-records" else name, row)
-            for name, row in found.items()
-        ),
+        tuple(_client(names[name], row) for name, row in found.items()),
         ("polling",),
-        figure=f"{found['ours-records']['times_boto3']:.1f} times boto3",
+        figure="{:.0f} times boto3, in Python {:.0f}".format(*times),
     )
 
 
@@ -220,11 +222,13 @@ def producing(record_bytes: int) -> Chart:
             Bar(
                 label,
                 (median(_row(rows, client=name, record_bytes=record_bytes)["cpu_us"]),),
-                ("ours" if name.startswith("ours") else "others",),
+                ("ours" if name.startswith(("ours", "native")) else "others",),
             )
             for rows in [_result("producing")["throughput"]]
             for label, name in (
+                ("put_many, native code", "native"),
                 ("put_many", "ours"),
+                ("put_many, aggregated, native code", "native-aggregated"),
                 ("put_many, aggregated", "ours-aggregated"),
                 ("put", "ours-put"),
                 ("put, aggregated", "ours-aggregated-put"),

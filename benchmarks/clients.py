@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import resource
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchmarks.canned_pages import Workload
+from kinesis_publishers.model.native import SWITCH, find_native
 
 if TYPE_CHECKING:
     from kinesis_publishers import RecordBatch, Shard
@@ -28,6 +30,7 @@ __all__ = [
     "CLIENTS",
     "CREDENTIALS",
     "REGION",
+    "choose_decoder",
     "count_records",
     "reader_properties",
     "shard_ids",
@@ -263,11 +266,22 @@ CLIENTS: dict[str, Client] = {
     "ours-cbor": ours_cbor,
     "ours-checkpoints": ours_checkpoints,
     "ours-leases": ours_leases,
+    "native-records": ours_records,
+    "native-batches": ours_batches,
     "boto3": boto3_loop,
     "aiobotocore": aiobotocore_loop,
     "async-kinesis": async_kinesis,
 }
-"""Every client, by the name it has in the results."""
+"""Every client, by the name it has in the results. ``native-`` ones decode in native code."""
+
+
+def choose_decoder(client: str) -> None:
+    """Let this process decode as the name of a client says."""
+    is_native = client.startswith("native")
+    os.environ[SWITCH] = "1" if is_native else "0"
+    functions, decoder = find_native()
+    if is_native and functions is None:
+        sys.exit(f"Records are decoded in {decoder}: pip install ./native")
 
 
 async def _measure(client: Client, endpoint: str, workload: Workload) -> dict[str, Any]:
@@ -291,6 +305,7 @@ def main() -> None:
     if workload is None:
         sys.exit(f"{arguments.stream!r} does not describe a workload")
     logging.basicConfig(level=logging.WARNING)
+    choose_decoder(arguments.client)
     measured = asyncio.run(_measure(CLIENTS[arguments.client], arguments.endpoint, workload))
     print(json.dumps(measured))
 

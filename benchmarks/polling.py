@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.canned_pages import Workload
 from benchmarks.canned_server import cpu_seconds, running_server
 from benchmarks.clients import CLIENTS
+from kinesis_publishers.model.native import find_native
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -107,7 +108,13 @@ def environment(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
     """Return what the figures depend on."""
     versions = {name: version(name) for name in packages}
     machine = f"{len(os.sched_getaffinity(0))} cores, loopback"
-    return {"python": platform.python_version(), **versions, "machine": machine}
+    decoder = find_native()[1]
+    return {
+        "python": platform.python_version(),
+        **versions,
+        "decoder": decoder,
+        "machine": machine,
+    }
 
 
 def heading(title: str, command: str, versions: dict[str, str]) -> list[str]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.canned_pages import Workload
 from benchmarks.canned_server import running_server
-from benchmarks.clients import CREDENTIALS, REGION
+from benchmarks.clients import CREDENTIALS, REGION, choose_decoder
 from benchmarks.memory import rss_bytes
 from benchmarks.polling import environment, heading, numbers, publish
 
@@ -169,6 +169,8 @@ CLIENTS: dict[str, Any] = {
     "ours-put": _ours(many=False),
     "ours-aggregated": _ours(many=True, aggregation="true"),
     "ours-aggregated-put": _ours(many=False, aggregation="true"),
+    "native": _ours(many=True),
+    "native-aggregated": _ours(many=True, aggregation="true"),
 }
 # It takes 200 microseconds for a record.
 _SLOW = {"async-kinesis": 20}
@@ -351,6 +353,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="JSON; the table goes next to it as .md")
     arguments = parser.parse_args()
     if arguments.client:
+        choose_decoder(arguments.client)
         size = int(arguments.sizes)
         one = _measure_one(arguments.client, arguments.url, size, arguments.records)
         print(json.dumps(asyncio.run(one)))
