@@ -37,10 +37,13 @@ _freezes = count()
 def freeze_spark() -> None:
     """Exclude what PySpark has loaded from garbage collection, in a process of Spark's own.
 
-    The imports that follow would otherwise make the collector traverse it several times.
+    The imports that follow would otherwise make the collector traverse it several times. In the
+    process of a query's source it rests until :func:`freeze_source`: that is a seventh of the start.
     """
     if _main_module().startswith("pyspark."):
         gc.freeze()
+    if _main_module() == _SOURCE_MODULE:
+        gc.disable()
 
 
 def _main_module() -> str:
@@ -84,6 +87,7 @@ def freeze_source() -> None:
     """
     if _main_module() == _SOURCE_MODULE:
         _freeze()
+        gc.enable()
 
 
 def write_logs() -> None:

@@ -151,3 +151,30 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("os.confstr", unknown)
     monkeypatch.setattr("ctypes.CDLL", unknown)
     keep_heap()
+
+
+# As where Spark runs a module: its collector before and after the clients are loaded.
+_COLLECTOR = """
+import gc, sys
+from importlib.machinery import ModuleSpec
+sys.modules["__main__"].__spec__ = ModuleSpec("{main}", None)
+import kinesis_publishers_spark.data_source
+from kinesis_publishers_spark.processes import freeze_source
+print(gc.isenabled())
+freeze_source()
+print(gc.isenabled())
+"""
+
+
+@pytest.mark.parametrize(
+    ("main", "is_collecting"),
+    [
+        ("pyspark.sql.streaming.python_streaming_source_runner", "False True"),
+        ("pyspark.daemon", "True True"),
+        ("my_program", "True True"),
+    ],
+)
+def test_only_the_start_of_a_source_collects_no_garbage(main: str, is_collecting: str) -> None:
+    command = [sys.executable, "-c", _COLLECTOR.format(main=main)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == is_collecting.split()
