@@ -44,6 +44,8 @@ _PAUSE_SECONDS = 0.1
 _SETTLED_SECONDS = 1.0
 # The most that a micro-batch of a backlog has for each core, unless the configuration says so.
 _CORE_BYTES = 256 * 1024 * 1024
+# The same of the first micro-batch of a query, so that its rows come at once.
+_FIRST_CORE_BYTES = 4 * 1024 * 1024
 
 
 class RangeSession(Session):
@@ -60,6 +62,8 @@ class RangeSession(Session):
         config = SparkConfig.from_properties(query.properties)
         most_bytes = config.target_batch_bytes or _CORE_BYTES * query.parallelism
         self._portion = Portion(most_bytes=most_bytes)
+        first_bytes = min(most_bytes, _FIRST_CORE_BYTES * query.parallelism)
+        self._first_portion = evolve(self._portion, most_bytes=first_bytes)
         self._target_seconds = config.target_batch_seconds
         self._most_records = config.max_records_per_partition
         is_aligned = config.alignment is Alignment.ARRIVAL
@@ -136,10 +140,12 @@ class RangeSession(Session):
             return self._batch(finder, start, await finder.find_tip())
         until = self._until
         self._learn_rate()
-        found = await finder.find(limit, self._portion, until=until)
+        is_first = until is None and self._query.aligned_until is None
+        portion = self._first_portion if is_first else self._portion
+        found = await finder.find(limit, portion, until=until)
         while until is not None and not found and not finder.is_caught_up(until):
             await self._clock.sleep(_PAUSE_SECONDS)
-            found = await finder.find(limit, self._portion, until=until)
+            found = await finder.find(limit, portion, until=until)
         is_settled = start is self._settled_at and self._clock.monotonic() < self._settled_until
         if until is None and not found and is_settled:
             return None

@@ -188,3 +188,20 @@ def test_shards_that_share_a_task_have_no_more_records_together(
     assert sum(sizes) == 200
     assert 2 <= len(sizes) <= 3
     assert max(sizes) <= 120
+
+
+def test_a_small_first_micro_batch_comes_at_once_and_the_next_is_a_portion(
+    write: Callable[..., list[Row]],
+    start_query: Callable[..., Query],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kinesis_publishers_spark.ranges._FIRST_CORE_BYTES", 5000)
+    rows, query = write(), start_query()
+    query.run_until(COUNT)
+    sizes = [len(batch.rows) for batch in query.batches if batch.rows]
+    assert 60 <= sizes[0] <= 150
+    assert sizes[1] > COUNT / 2
+    assert query.rows == rows
+    at_once = start_query()
+    at_once.run_to_the_end()
+    assert len(at_once.batches[0].rows) == COUNT, "with AvailableNow nobody waits for the first"
