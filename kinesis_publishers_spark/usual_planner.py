@@ -61,7 +61,10 @@ class UsualPlanner:
             return
         filled = max((records or 0) / self._pool_records, payload_bytes / self._pool_bytes)
         if self.planner is Planner.RANGES:
-            self._count(is_little=filled < _LITTLE and _is_recent(lag()))
+            known = lag()
+            # Between two looks ranges find nothing, however much waits.
+            if filled or _is_at_tip(known):
+                self._count(is_little=filled < _LITTLE and _is_recent(known))
         elif filled >= _MUCH:
             self.planner, self._little_in_a_row = Planner.RANGES, 0
 
@@ -69,6 +72,10 @@ class UsualPlanner:
         self._little_in_a_row = self._little_in_a_row + 1 if is_little else 0
         if self._little_in_a_row >= _LITTLE_IN_A_ROW:
             self.planner = Planner.PREFETCH
+
+
+def _is_at_tip(lag: Lag | None) -> bool:
+    return lag is not None and lag.max_millis_behind_latest == 0
 
 
 def _is_recent(lag: Lag | None) -> bool:

@@ -103,6 +103,14 @@ def test_at_the_tip_nothing_new_is_little_as_well() -> None:
     ]
 
 
+def test_ranges_that_find_nothing_of_what_waits_stay() -> None:
+    sessions = TipSessions(9, behind_millis=70)
+    reader = sessions.reader(**{"kinesis.pending.maxbytes": "100"})
+    for _ in range(4):
+        reader.latestOffset(place(9), reader.getDefaultReadLimit())
+    assert sessions.calls == [f"ranges.plan(9, {NO_LIMIT})"] * 4
+
+
 def test_the_lag_stays_known_between_two_planners() -> None:
     sessions = TipSessions(9)
     reader = sessions.reader()
@@ -253,7 +261,7 @@ def test_the_wrapper_of_spark_4_0_is_served_where_nothing_can_be_lost() -> None:
 
 
 def test_the_progress_names_streams_planner_and_lag() -> None:
-    reader = TipSessions(9).reader()
+    reader = TipSessions(9, behind_millis=70).reader()
     assert reader.reportLatestOffset() is None
     reader.latestOffset(place(3), ReadAllAvailable())
     assert reader.reportLatestOffset() == {

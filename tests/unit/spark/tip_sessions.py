@@ -85,7 +85,7 @@ class TipSession(Session):
         self._sessions.lags += 1
         return Lag(
             lag_millis={str(SHARD): 700, "orders/new": None},
-            millis_behind_latest={str(SHARD): 70, "orders/new": None},
+            millis_behind_latest={str(SHARD): self._sessions.behind_millis, "orders/new": None},
             buffered_records=2,
         )
 
@@ -103,6 +103,7 @@ class TipSessions:
         limits: of the micro-batches.
         left_records: how many every prefetched micro-batch leaves for a later one.
         left_bytes: how large they are.
+        behind_millis: how far the last answer of the service was behind its tip.
         lags: how often the lag was asked for.
         caught_up_to: up to which instant the last session reads, ``None`` without an end.
     """
@@ -112,6 +113,7 @@ class TipSessions:
     limits: list[BatchLimit | None] = field(factory=list)
     left_records: int = 0
     left_bytes: int = 0
+    behind_millis: int = 0
     lags: int = 0
     caught_up_to: datetime | None = None
 
