@@ -10,19 +10,20 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import psutil
-from pyspark.sql import SparkSession
 
 from benchmarks.clients import reader_properties
-from benchmarks.memory_source import MemorySource
 from kinesis_publishers_spark.demo.session import isolate_environment, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -119,15 +120,17 @@ class SparkBench:
 
 
 @contextmanager
-def running_spark(settings: Mapping[str, str] | None = None) -> Iterator[SparkBench]:
-    """Start Spark with our source and the one that marks the ceiling."""
+def running_spark(jars: str = "") -> Iterator[SparkBench]:
+    """Start Spark with our source, the one that marks the ceiling, and those in ``jars``."""
     isolate_environment(os.environ)
-    for key, value in (settings or {}).items():
-        SparkSession.builder.config(key, value)
+    if jars:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {jars} pyspark-shell"
     with tempfile.TemporaryDirectory() as name, open_session(Path(name)) as spark:
         # Each progress is evaluated; by default an idle trigger reports only every ten seconds.
         spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", 0)
-        spark.dataSource.register(MemorySource)
+        # Before 4.2, which connectors in a jar may need, Spark has no admission control for it.
+        if find_spec("pyspark.sql.streaming.datasource"):
+            spark.dataSource.register(import_module("benchmarks.memory_source").MemorySource)
         spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", _PROGRESS_KEPT)
         yield SparkBench(spark, Path(name))
 

@@ -114,8 +114,7 @@ def measure(
         for repetition in range(repetitions):
             turn = repetition % len(candidates)
             for candidate in [*candidates[turn:], *candidates[:turn]]:
-                settings = {"spark.jars": jar} if candidate == CONNECTOR else {}
-                with running_spark(settings) as bench:
+                with running_spark(jar if candidate == CONNECTOR else "") as bench:
                     warm_up = Case("backlog", 2_500, 1024)
                     read(bench, server.http_url, candidate, warm_up, megabytes, salt=0)
                     # All candidates read from one server.
