@@ -44,7 +44,7 @@ _PAUSE_SECONDS = 0.1
 _SETTLED_SECONDS = 1.0
 # The most that a micro-batch of a backlog has for each core, unless the configuration says so.
 _CORE_BYTES = 256 * 1024 * 1024
-# The same of the first micro-batch of a query, so that its rows come at once.
+# The same of the first micro-batch of a new query, so that its rows come at once.
 _FIRST_CORE_BYTES = 4 * 1024 * 1024
 
 
@@ -140,7 +140,7 @@ class RangeSession(Session):
             return self._batch(finder, start, await finder.find_tip())
         until = self._until
         self._learn_rate()
-        is_first = until is None and self._query.aligned_until is None
+        is_first = not self._resume and self._query.aligned_until is None and until is None
         portion = self._first_portion if is_first else self._portion
         found = await finder.find(limit, portion, until=until)
         while until is not None and not found and not finder.is_caught_up(until):
