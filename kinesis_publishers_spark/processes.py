@@ -38,7 +38,7 @@ def freeze_spark() -> None:
     """Exclude what PySpark has loaded from garbage collection, in a process of Spark's own.
 
     The imports that follow would otherwise make the collector traverse it several times. In the
-    process of a query's source it rests until :func:`freeze_source`: that is a seventh of the start.
+    process of a query's source it rests until :func:`freeze_source`, a seventh of the start.
     """
     if _main_module().startswith("pyspark."):
         gc.freeze()

@@ -44,8 +44,6 @@ _PAUSE_SECONDS = 0.1
 _SETTLED_SECONDS = 1.0
 # The most that a micro-batch of a backlog has for each core, unless the configuration says so.
 _CORE_BYTES = 256 * 1024 * 1024
-# The same of the first micro-batch of a new query, so that its rows come at once.
-_FIRST_CORE_BYTES = 4 * 1024 * 1024
 
 
 class RangeSession(Session):
@@ -62,8 +60,6 @@ class RangeSession(Session):
         config = SparkConfig.from_properties(query.properties)
         most_bytes = config.target_batch_bytes or _CORE_BYTES * query.parallelism
         self._portion = Portion(most_bytes=most_bytes)
-        first_bytes = min(most_bytes, _FIRST_CORE_BYTES * query.parallelism)
-        self._first_portion = evolve(self._portion, most_bytes=first_bytes)
         self._target_seconds = config.target_batch_seconds
         self._most_records = config.max_records_per_partition
         is_aligned = config.alignment is Alignment.ARRIVAL
@@ -141,7 +137,7 @@ class RangeSession(Session):
         until = self._until
         self._learn_rate()
         is_first = not self._resume and self._query.aligned_until is None and until is None
-        portion = self._first_portion if is_first else self._portion
+        portion = evolve(self._portion, is_first=is_first)
         found = await finder.find(limit, portion, until=until)
         while until is not None and not found and not finder.is_caught_up(until):
             await self._clock.sleep(_PAUSE_SECONDS)

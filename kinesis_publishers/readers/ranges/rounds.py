@@ -179,7 +179,13 @@ class Rounds:
         """Return the instant that is looked for already, or by now one more than twice as far."""
         known = self._target
         if known is None:
-            return self._instant(probes, portion)
+            target = self._instant(probes, portion)
+            seen = common_instant(one.front for one in probes) if portion.is_first else None
+            firsts = [one.seen.first_arrival for one in probes if one.seen.first_arrival]
+            if target is None or seen is None or not firsts:
+                return target
+            # A search through a burst takes seconds. There is a record before this instant.
+            return min(target, max(whole_millisecond(seen), min(firsts) + INSTANT))
         if not self._is_ahead or len(due) < len(probes):
             return known
         # What was looked for during a micro-batch could not learn from its duration.
@@ -194,7 +200,8 @@ class Rounds:
             if (target := self._instant([probe], share)) is not None:
                 await probe.look(target)
 
-        await self._for_each(due, look)
+        if not (share.is_first and any(one.seen for one in probes)):
+            await self._for_each(due, look)
         return {one.shard.key: None for one in probes}
 
     def _instant(self, probes: Probes, portion: Portion) -> datetime | None:

@@ -96,11 +96,13 @@ class Portion:
         most_bytes: the approximate maximum of a micro-batch.
         least_seconds: the minimum of the shards' time per round: with less than the time that
             passes, a query would never catch up.
+        is_first: whether what was seen of all shards is enough, because somebody waits for it.
     """
 
     payload_bytes: float = 0.0
     most_bytes: float = math.inf
     least_seconds: float = 0.0
+    is_first: bool = False
 
     def share(self, shards: int) -> Portion:
         """Return the portion of one of so many shards that lag."""

@@ -11,9 +11,11 @@ from kinesis_publishers.aggregation import pack_user_records
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
 from tests.integration.spark.planner.planner_harness import (
     BOTH_ENDS,
+    NO_LIMIT,
     STREAM,
     Query,
     ShiftedClock,
+    eventually,
     put,
     read,
 )
@@ -86,20 +88,26 @@ def _aggregate(payloads: list[bytes]) -> bytes:
     return packed.data
 
 
+def run_portion(query: Query) -> None:
+    """Run the first micro-batch, which is small, and another."""
+    query.run_batch()
+    eventually(query.run_batch, "a portion")
+
+
 def tasks_of(query: Query) -> list[RangePartition]:
-    """Return the tasks of the first micro-batch, which is not committed."""
-    return query.planner.partitions(query.batches[0].start, query.batches[0].end)
+    """Return the tasks of the last micro-batch, which is not committed."""
+    return query.planner.partitions(query.batches[-1].start, query.last)
 
 
 def test_a_hot_shard_is_read_by_several_tasks_and_each_record_once(
     write: Callable[..., list[Row]], start_query: Callable[..., Query]
 ) -> None:
     rows, query = write(), start_query(**CUT)
-    query.run_batch()
+    run_portion(query)
     pieces = [read([task]) for task in tasks_of(query)]
     assert len(pieces) == 4
     assert all(60 <= len(piece) <= 120 for piece in pieces)
-    assert [row for piece in pieces for row in piece] == query.rows
+    assert [row for piece in pieces for row in piece] == query.batches[-1].rows
     query.run_until(COUNT)
     assert query.rows == rows
 
@@ -122,7 +130,7 @@ def test_pieces_have_about_so_many_of_the_records_inside_aggregates_and_split_no
 ) -> None:
     more = {"spark_maxrecordsperpartition": "800", "spark_targetbatchbytes": "300000"}
     rows, query = write(10), start_query(**more)
-    query.run_batch()
+    run_portion(query)
     pieces = [read([task]) for task in tasks_of(query)]
     assert len(pieces) == 4
     assert all(600 <= len(piece) <= 1200 for piece in pieces)
@@ -137,7 +145,7 @@ def test_a_replay_knows_of_no_cuts_and_has_the_same_rows(
 ) -> None:
     write()
     query = start_query(**CUT)
-    query.run_batch()
+    run_portion(query)
     before = query.rows
     query.restart()
     query.replay_last()
@@ -169,7 +177,7 @@ def test_otherwise_the_rows_of_a_shard_are_one_task(
 ) -> None:
     write()
     query = start_query(**{"spark_targetbatchbytes": "30000", **more})
-    query.run_batch()
+    run_portion(query)
     assert len(query.rows) > 250
     assert len(tasks_of(query)) == 1
 
@@ -190,18 +198,21 @@ def test_shards_that_share_a_task_have_no_more_records_together(
     assert max(sizes) <= 120
 
 
+@pytest.mark.parametrize("alignment", ["arrival", "none"])
 def test_a_small_first_micro_batch_comes_at_once_and_the_next_is_a_portion(
+    server: LocalKinesis,
     write: Callable[..., list[Row]],
     start_query: Callable[..., Query],
-    monkeypatch: pytest.MonkeyPatch,
+    alignment: str,
 ) -> None:
-    monkeypatch.setattr("kinesis_publishers_spark.ranges._FIRST_CORE_BYTES", 5000)
-    rows, query = write(), start_query()
+    rows, query = write(), start_query(spark_alignment=alignment)
+    query.planner.latest_offset(query.planner.initial_offset(), NO_LIMIT)
+    assert len(server.calls("GetRecords")) == 1, "what the first look shows is enough"
     query.run_batch()
     query.restart()
     query.run_until(COUNT)
     sizes = [len(batch.rows) for batch in query.batches if batch.rows]
-    assert 60 <= sizes[0] <= 150
+    assert 0 < sizes[0] <= 20
     assert sizes[1] > COUNT / 2, "it was restarted: its trigger may be rare"
     assert query.rows == rows
     at_once = start_query()
