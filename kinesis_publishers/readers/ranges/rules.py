@@ -96,7 +96,7 @@ class Portion:
         most_bytes: the approximate maximum of a micro-batch.
         least_seconds: the minimum of the shards' time per round: with less than the time that
             passes, a query would never catch up.
-        is_first: whether what was seen of all shards is enough, because somebody waits for it.
+        is_first: whether what was seen of all shards is enough, so that it comes at once.
     """
 
     payload_bytes: float = 0.0
