@@ -21,7 +21,7 @@ Row: TypeAlias = tuple[bytes, str, str | None, str | None]
 """Data, partition key, explicit hash key and marker of a checked record."""
 
 
-# A size that nobody has measured yet.
+# A size that is not measured yet.
 _UNKNOWN: Final = -1
 
 
