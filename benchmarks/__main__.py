@@ -81,7 +81,7 @@ def _producing(rows: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
 
 
 def _smoke() -> int:
-    clients = [_BASELINE, *dict.fromkeys(client for client, _ in _PRODUCING)]
+    clients = [_BASELINE, *(client for client, _ in _PRODUCING)]
     with running_server() as url:
         written = producing.measure_throughput(url, [200, 1024], 40_000, 3, clients)
     read = polling.run([Workload(1024, 1, 6)], 3, [_BASELINE, *_POLLING])

@@ -120,6 +120,11 @@ class ServiceCalls:
         return error
 
 
+def encoded(members: dict[str, Any], is_cbor: bool) -> bytes:
+    """Return the body of a call in CBOR, or in JSON."""
+    return cbor.dumps(members) if is_cbor else orjson.dumps(members)
+
+
 def error_in(answer: Answer) -> dict[str, Any]:
     """Return a refusal, in JSON or CBOR, as botocore's parser returns it."""
     try:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import cbor2
-import orjson
 
 CONTENT_TYPE = "application/x-amz-cbor-1.1"
 _TIMESTAMP_TAG = 1
@@ -46,11 +45,6 @@ def loads(body: bytes) -> Any:
     if stream.tell() != len(body):
         raise ValueError(f"more than one item: {len(body) - stream.tell()} bytes follow the first")
     return value
-
-
-def encoded(members: dict[str, Any], is_cbor: bool) -> bytes:
-    """Return a request in CBOR, or in JSON."""
-    return dumps(members) if is_cbor else orjson.dumps(members)
 
 
 def dumps(members: dict[str, Any]) -> bytes:

@@ -21,7 +21,14 @@ from kinesis_publishers.abc import (
     ShardSubscription,
 )
 from kinesis_publishers.aws import cbor, subscription, writing
-from kinesis_publishers.aws.calls import JSON, Answer, ServiceCalls, error_in, position_members
+from kinesis_publishers.aws.calls import (
+    JSON,
+    Answer,
+    ServiceCalls,
+    encoded,
+    error_in,
+    position_members,
+)
 from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 from kinesis_publishers.aws.carriers.carrier import Endpoint, SubscriptionCarrier
 from kinesis_publishers.aws.carriers.choice import check_carrier, create_carrier
@@ -215,7 +222,7 @@ class AioDataPlane(DataPlane, RecordWriter):
         arn = shard.stream_arn
 
         def encode(is_cbor: bool, naming: dict[str, str]) -> bytes:
-            return cbor.encoded(request | naming, is_cbor)
+            return encoded(request | naming, is_cbor)
 
         return await self._call(operation, arn, str(shard), encode, arn in self._small)
 

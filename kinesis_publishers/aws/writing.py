@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pybase64
 
 from kinesis_publishers.abc import PutAnswer, PutColumns
-from kinesis_publishers.aws import cbor
+from kinesis_publishers.aws.calls import Answer, encoded
 from kinesis_publishers.aws.errors import service_error
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.model.native import native
-
-if TYPE_CHECKING:
-    from kinesis_publishers.aws.calls import Answer
 
 OPERATION: Final = "PutRecords"
 # Above this size, base64 and its signature cost Python more CPU than decoding an answer in CBOR.
@@ -34,7 +31,7 @@ def body_of(records: PutColumns, is_cbor: bool, naming: dict[str, str]) -> bytes
         columns = [*records.payloads], [*records.partition_keys]
         if (body := functions.put_request(*columns, name, value)) is not None:
             return body
-    return cbor.encoded(members_of(records, is_cbor) | naming, is_cbor)
+    return encoded(members_of(records, is_cbor) | naming, is_cbor)
 
 
 def members_of(records: PutColumns, is_cbor: bool) -> dict[str, Any]:

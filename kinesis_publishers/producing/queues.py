@@ -108,8 +108,8 @@ class ShardQueue:
         if run is self._open:
             self._open = None
         if len(run) > count:
-            run, rest = run.cut(count)
-            self.waiting.appendleft(rest)
+            self.waiting.appendleft(run.slice(count))
+            run = run.slice(0, count)
         self.records -= len(run)
         self.size -= run.size
         return run

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future as ThreadFuture
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 from attrs import define, evolve, field, frozen
 
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = tuple[bytes, str, str | None, str | None]
 """Data, partition key, explicit hash key and marker of a checked record."""
-
-
-# A size that is not measured yet.
-_UNKNOWN: Final = -1
 
 
 def utf8_bytes(text: str) -> int:
@@ -96,12 +92,12 @@ class Run:
     markers: list[str | None] | None = None
     attempts: int = 0
     is_copy: bool = False
-    size: int = _UNKNOWN
+    size: int = field()
     home: tuple[Any, object] | None = None
 
-    def __attrs_post_init__(self) -> None:
-        if self.size == _UNKNOWN:
-            self.size = sum(map(len, self.payloads)) + utf8_bytes("".join(self.partition_keys))
+    @size.default
+    def _measure(self) -> int:
+        return sum(map(len, self.payloads)) + utf8_bytes("".join(self.partition_keys))
 
     @classmethod
     def of_one(cls, future: AnyFuture, row: Row, number: int = 0, put_at: float = 0.0) -> Run:
@@ -142,15 +138,10 @@ class Run:
     def slice(self, start: int, stop: int | None = None) -> Run:
         return self._select(lambda column: column[start:stop])
 
-    def cut(self, count: int) -> tuple[Run, Run]:
-        """Return the first ``count`` records and the others."""
-        head = self.slice(0, count)
-        return head, self._select(lambda column: column[count:], self.size - head.size)
-
     def pick(self, indices: Sequence[int]) -> Run:
         return self._select(lambda column: [column[one] for one in indices])
 
-    def _select(self, pick: Callable[[Any], Any], size: int = _UNKNOWN) -> Run:
+    def _select(self, pick: Callable[[Any], Any]) -> Run:
         hash_keys, markers = self.explicit_hash_keys, self.markers
         return Run(
             self.put,
@@ -163,7 +154,6 @@ class Run:
             None if markers is None else pick(markers),
             self.attempts,
             self.is_copy,
-            size,
         )
 
     def pieces(self, most: int, most_bytes: int) -> Sequence[Run]:

@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
     if let Some(found) = aggregates::unpack(data) {
         let rows: Vec<_> =
             found.records.iter().map(|one| (one.data, found.keys[one.key])).collect();
-        let (packed, count) = aggregates::pack(&rows, data.len() / 2, 100);
+        let (packed, count) = aggregates::pack(&rows, data.len() / 2);
         if count > 1 {
             let again = aggregates::unpack(&packed).expect("an aggregate");
             assert!(again

@@ -1,5 +1,4 @@
-//! The message of an aggregate, in protobuf, and hash keys. Its checksum is left to OpenSSL, which
-//! takes two thirds of the time.
+//! The message of an aggregate, in protobuf, and hash keys. OpenSSL makes its checksum faster.
 
 use std::collections::HashMap;
 use std::str::from_utf8;
@@ -125,12 +124,12 @@ fn put_bytes(room: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
 
 /// Packs the first of some records that have only data and keys.
 ///
-/// Returns the message and how many records it has: at least one, and as many as the limits allow.
-pub fn pack(rows: &[(&[u8], &str)], max_bytes: usize, max_records: usize) -> (Vec<u8>, usize) {
+/// Returns the message and how many records it has: at least one, and as many as fit.
+pub fn pack(rows: &[(&[u8], &str)], max_bytes: usize) -> (Vec<u8>, usize) {
     let mut places: HashMap<&str, usize> = HashMap::new();
     let mut indices = Vec::new();
     let mut size = AROUND_MESSAGE;
-    for &(data, key) in rows.iter().take(max_records) {
+    for &(data, key) in rows {
         let known = places.len();
         let place = *places.entry(key).or_insert(known);
         let entry = if place == known { 1 + number_size(key.len()) + key.len() } else { 0 };

@@ -156,16 +156,17 @@ fn unpack<'py>(py: Python<'py>, message: &[u8]) -> Option<Unpacked<'py>> {
 
 type Pair<'py> = (Bound<'py, PyBytes>, Bound<'py, PyString>);
 
-/// Returns the first of payloads and partition keys: all that fit, and one that does not.
+/// Returns the first of payloads and partition keys: all that fit with six bytes around each.
 fn pairs<'py>(
     payloads: &Bound<'py, PyList>,
     keys: &Bound<'py, PyList>,
     max_bytes: usize,
+    max_records: usize,
 ) -> PyResult<Vec<Pair<'py>>> {
     let (mut pairs, mut size) = (Vec::new(), 0);
-    for (data, key) in payloads.iter().zip(keys) {
+    for (data, key) in payloads.iter().zip(keys).take(max_records) {
         let (data, key) = (data.downcast_into::<PyBytes>()?, key.downcast_into::<PyString>()?);
-        size += data.as_bytes().len();
+        size += data.as_bytes().len() + 6;
         pairs.push((data, key));
         if size > max_bytes {
             break;
@@ -188,8 +189,8 @@ fn pack<'py>(
     max_bytes: usize,
     max_records: usize,
 ) -> PyResult<(Bound<'py, PyBytes>, usize)> {
-    let (message, count) =
-        aggregates::pack(&rows(&pairs(payloads, keys, max_bytes)?)?, max_bytes, max_records);
+    let pairs = pairs(payloads, keys, max_bytes, max_records)?;
+    let (message, count) = aggregates::pack(&rows(&pairs)?, max_bytes);
     Ok((PyBytes::new(py, &message), count))
 }
 
@@ -202,7 +203,7 @@ fn put_request<'py>(
     name: &str,
     value: &str,
 ) -> Option<Bound<'py, PyBytes>> {
-    let pairs = pairs(payloads, keys, usize::MAX).ok()?;
+    let pairs = pairs(payloads, keys, usize::MAX, usize::MAX).ok()?;
     Some(PyBytes::new(py, &cbor::request(&rows(&pairs).ok()?, name, value)))
 }
 
