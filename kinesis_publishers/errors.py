@@ -345,6 +345,20 @@ class ProcessingCancelledError(KinesisPublishersError):
     """
 
 
+class NotProcessedError(KinesisPublishersError):
+    """Records were not processed although no call raised: returned as failed, or too old.
+
+    What to do: let ``on_error`` of ``scan`` repeat the call, or put the records aside.
+
+    Attributes:
+        is_too_old: whether the records are older than ``max_age``.
+    """
+
+    def __init__(self, message: str, *, is_too_old: bool = False) -> None:
+        super().__init__(message)
+        self.is_too_old = is_too_old
+
+
 class PublisherCancelledError(KinesisPublishersError):
     """A publisher reported CANCELLED, or was cancelled, without a request to stop.
 

@@ -65,16 +65,23 @@ class ConsumerContext:
 
 @define(eq=False)
 class DeliveryRoom:
-    """The share of the pool that one consumer holds for its next delivery.
-
-    Attributes:
-        oldest: the arrival time of the first record in processing, if there is one.
-    """
+    """The share of the pool that one consumer holds for its next delivery."""
 
     _shard: ShardKey
     _context: ConsumerContext
-    oldest: datetime | None = field(default=None, init=False)
+    # The arrival times of the first records of the deliveries in progress.
+    _delivering: list[datetime | None] = field(factory=list, init=False)
     _reservation: Reservation | None = field(default=None, init=False)
+
+    @property
+    def is_delivering(self) -> bool:
+        """Whether records are being processed."""
+        return bool(self._delivering)
+
+    @property
+    def oldest(self) -> datetime | None:
+        """The arrival time of the first record in processing, if there is one."""
+        return self._delivering[0] if self._delivering else None
 
     async def acquire(self, records: int, payload_bytes: int) -> None:
         """Release what is held, and wait for about this much room."""
@@ -109,7 +116,8 @@ class DeliveryRoom:
         context, shard = self._context, self._shard
         # Taken before the application may drop or change anything.
         records, payload_bytes = len(delivery.batch), delivery.batch.payload_bytes
-        self.oldest = delivery.batch.slice(0, 1).last_arrival
+        oldest = delivery.batch.slice(0, 1).last_arrival
+        self._delivering.append(oldest)
         began_at = context.clock.monotonic()
         try:
             with cancelled_from_outside_only(
@@ -123,7 +131,7 @@ class DeliveryRoom:
                 context.events(ProcessingFailed(shard=shard, records=records, error=text))
             raise
         finally:
-            self.oldest = None
+            self._delivering.remove(oldest)
         context.events(
             RecordsProcessed(
                 shard=shard,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from datetime import datetime
 
@@ -84,11 +85,35 @@ class ShardStatus:
         return seen is not None and seen >= instant and not self.shard.is_closed
 
 
+@frozen(kw_only=True)
+class Gathering:
+    """Records of a shard wait until there are so many, at most so long.
+
+    Attributes:
+        max_records: ``None`` for any number.
+        max_bytes: of payload; ``None`` for any number.
+    """
+
+    max_wait_seconds: float
+    max_records: int | None = None
+    max_bytes: int | None = None
+
+    def is_complete(self, batch: RecordBatch) -> bool:
+        """Return whether a batch needs to wait no longer."""
+        return len(batch) >= (self.max_records or math.inf) or batch.payload_bytes >= (
+            self.max_bytes or math.inf
+        )
+
+
 class DeliverySink(ABC):
     """Receives records, and reports about their shards."""
 
     takes_failures = False  # Whether an error policy takes the ``failures`` of a batch.
     packs_columns = False  # As of a DataPlane.
+    # Whether the next delivery of a shard may begin before the one before it is processed: the
+    # sink returns from them in their order.
+    overlaps = False
+    gathering: Gathering | None = None  # How long the records of a shard wait for further ones.
 
     @abstractmethod
     async def deliver(self, delivery: Delivery) -> None:
@@ -122,6 +147,7 @@ class ForwardingSink(DeliverySink):
     def __init__(self, inner: DeliverySink) -> None:
         self._inner = inner
         self.takes_failures = inner.takes_failures
+        self.overlaps, self.gathering = inner.overlaps, inner.gathering
 
     async def deliver(self, delivery: Delivery) -> None:
         await self._inner.deliver(delivery)

@@ -24,10 +24,12 @@ from kinesis_publishers.model import (
     StartingPosition,
     resume_after,
 )
-from kinesis_publishers.tasks import TaskScope
+from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 # The factor by which a delivery of aggregates is expected to exceed the one before.
 _GROWTH = 2
+# Deliveries in progress at once, with a sink that takes several.
+_OVERLAPPING = 2
 # The limits of reading ahead during a delivery: one full page, or several small ones.
 _ENOUGH_RECORDS = 1000
 _ENOUGH_BYTES = 1024 * 1024
@@ -56,17 +58,21 @@ class ShardConsumer(RecordBatchConsumer):
         # The records of the last delivery, and their number per stored record.
         self._delivered = 0
         self._expansion = 1.0
-        # The task that reads, the task that delivers meanwhile, and what waits for it.
+        # The task that reads, the tasks that deliver meanwhile, and what waits for them.
         self._scope = TaskScope()
         self._reading: asyncio.Task[None] | None = None
-        self._delivering: asyncio.Task[None] | None = None
+        self._delivering: tuple[asyncio.Task[None], ...] = ()
         self._waiting: tuple[Delivery | None, ShardStatus] | None = None
         self._has_delivered = asyncio.Event()
+        # Whether records wait for further ones, as the sink wants, and need to wait no longer.
+        self._gathers, self._is_gathered = context.sink.gathering is not None, asyncio.Event()
         self._has_ended = False
+        # Is set when what was handed on last is done: the status follows the order of reading.
+        self._handed_on: asyncio.Event | None = None
 
     @property
     def status(self) -> ShardStatus:
-        if self._loop.room.oldest is None:
+        if not self._loop.room.is_delivering:
             return self._status
         # Everything that arrived before the delivery has been processed.
         read_until = latest_known(self._status.read_until, self._loop.room.oldest)
@@ -83,6 +89,8 @@ class ShardConsumer(RecordBatchConsumer):
         the next answer may be empty. Records that were read ahead are dropped.
         """
         self._loop.is_done = True
+        self._gathers = False
+        self._is_gathered.set()
         if self._is_reading_ahead:
             self._drop_waiting()
             if self._reading is not None:
@@ -127,8 +135,10 @@ class ShardConsumer(RecordBatchConsumer):
 
     async def _finish_delivering(self) -> None:
         # The scope raises a failure, and cancels this.
-        if self._delivering is not None:
-            await asyncio.wait([self._delivering])
+        self._gathers = False
+        self._is_gathered.set()
+        while in_progress := self._in_progress():
+            await asyncio.wait(in_progress)
 
     async def report_trimmed(self, error: PositionTrimmedError) -> None:
         await self.context.data_loss.report_trimmed(self.shard, self._loop.reached, cause=error)
@@ -163,12 +173,16 @@ class ShardConsumer(RecordBatchConsumer):
         while self._is_reading_ahead:
             if not self._has_enough() and self._loop.room.try_acquire(records, payload_bytes):
                 return True
+            # Nothing more comes until this has been delivered.
+            self._is_gathered.set()
             self._has_delivered.clear()
             await self._has_delivered.wait()
         return False
 
     def _has_enough(self) -> bool:
-        delivery = self._waiting and self._waiting[0]
+        delivery, gathering = self._waiting and self._waiting[0], self.context.sink.gathering
+        if self._gathers and delivery and gathering:
+            return gathering.is_complete(delivery.batch)
         return delivery is not None and (
             len(delivery.batch) >= self._enough_records
             or delivery.batch.payload_bytes >= _ENOUGH_BYTES
@@ -225,41 +239,65 @@ class ShardConsumer(RecordBatchConsumer):
         )
 
     async def _pass_on(self, delivery: Delivery | None, status: ShardStatus) -> None:
-        """Deliver records, or queue them behind the delivery in progress."""
-        if self._loop.publisher is None or not self._loop.publisher.reads_ahead:
+        """Deliver records, or queue them behind the deliveries in progress."""
+        sink, publisher = self.context.sink, self._loop.publisher
+        reads_ahead = publisher is not None and publisher.reads_ahead
+        if not (reads_ahead or sink.overlaps or self._gathers):
             # The previous publisher may have read ahead.
             await self._finish_delivering()
             await self._hand_on(delivery, status)
             self._loop.reached = status.progress
             return
         self._loop.reached = status.progress
-        self._waiting = _joined(self._waiting and self._waiting[0], delivery), status
-        if self._is_reading_ahead:
+        waiting = _joined(self._waiting and self._waiting[0], delivery)
+        self._waiting = waiting, status
+        if sink.gathering and waiting and sink.gathering.is_complete(waiting.batch):
+            self._is_gathered.set()
+        at_once = _OVERLAPPING if sink.overlaps and waiting else 1
+        if len(in_progress := self._in_progress()) >= at_once:
             return
-        if delivery is None:
+        if waiting is None:
             # Every answer of an idle shard comes here: there is nothing to wait for.
             await self._deliver_waiting()
         else:
             work = self._deliver_waiting()
-            self._delivering = self._scope.spawn(work, name=f"deliver {self.shard}")
+            task = self._scope.spawn(work, name=f"deliver {self.shard}")
+            self._delivering = (*in_progress, task)
             # With a sink that does not wait, the delivery ends after one turn.
             await asyncio.sleep(0)
 
     @property
     def _is_reading_ahead(self) -> bool:
-        return self._delivering is not None and not self._delivering.done()
+        return bool(self._in_progress())
+
+    def _in_progress(self) -> tuple[asyncio.Task[None], ...]:
+        return tuple(one for one in self._delivering if not one.done())
 
     async def _deliver_waiting(self) -> None:
-        while self._waiting is not None:
-            taken, self._waiting = self._waiting, None
+        while (taken := await self._take_waiting()) is not None:
             await self._hand_on(*taken)
             self._has_delivered.set()
 
+    async def _take_waiting(self) -> tuple[Delivery | None, ShardStatus] | None:
+        """Return what waits, with what comes meanwhile if the sink wants many records at once."""
+        gathering, delivery = self.context.sink.gathering, self._waiting and self._waiting[0]
+        if self._gathers and gathering and delivery and not gathering.is_complete(delivery.batch):
+            self._is_gathered.clear()
+            seconds, clock = gathering.max_wait_seconds, self.context.clock
+            await wait_for_event(self._is_gathered, timeout_seconds=seconds, clock=clock)
+        taken, self._waiting = self._waiting, None
+        return taken
+
     async def _hand_on(self, delivery: Delivery | None, status: ShardStatus) -> None:
+        before = self._handed_on
+        self._handed_on = done = asyncio.Event()
         if delivery is not None:
             await self._loop.room.deliver(delivery)
+        if before is not None:
+            await before.wait()
         self._status = status
         self.context.sink.observe(self.status)
+        done.set()
 
     def _drop_waiting(self) -> None:
         waiting, self._waiting = self._waiting, None

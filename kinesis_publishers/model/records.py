@@ -245,6 +245,12 @@ class RecordBatch:
             return self
         return self._select(lambda column: column[start:stop])
 
+    def take(self, places: Sequence[int]) -> RecordBatch:
+        """Return the records with these indices, which ascend."""
+        if isinstance(places, range) and places.step == 1:
+            return self.slice(places.start, places.stop)
+        return self._select(lambda column: [column[place] for place in places])
+
     def joined(self, following: RecordBatch) -> RecordBatch:
         """Return both as one batch, which is as complete as ``following``."""
         pairs = {name: (getattr(self, name), getattr(following, name)) for name in _COLUMNS}
@@ -267,7 +273,7 @@ class RecordBatch:
         # Of several records at one place the first one stays.
         indices = {place: index for index, place in reversed(list(enumerate(places)))}
         kept = [indices[place] for place in sorted(indices)]
-        return self._select(lambda column: [column[index] for index in kept])
+        return self.take(kept)
 
     def _places(self) -> Sequence[Any]:
         numbers = self.sequence_numbers

@@ -9,14 +9,16 @@ import inspect
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
+from kinesis_publishers.errors import NotProcessedError, ProcessingCancelledError
 from kinesis_publishers.event_loop import FORKED, OwnProcess
 from kinesis_publishers.model import Record, RecordBatch
+from kinesis_publishers.tasks import cancelled_from_outside_only
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -136,46 +138,90 @@ Process: TypeAlias = "Callable[[Any], ScanResult | None]"
 class BatchParts:
     """A batch that is processed as a whole or, if that fails, in parts, until a record is alone.
 
-    The first ``taken`` records need no more calls.
+    Attributes:
+        taken: how many records, from the first one on, need no more calls.
+        scattered: the indices of others behind them that need none.
     """
 
     def __init__(self, batch: RecordBatch) -> None:
         self._batch = batch
+        # The indices of the remaining parts; the last of the list is the next part.
+        self._parts: list[Sequence[int]] = [range(len(batch))]
+        self._largest = len(batch)
         self.taken = 0
-        # The ends of the remaining parts; the last of the list is the next part.
-        self._ends = [len(batch)]
+        self.scattered: list[int] = []
+
+    @property
+    def is_done(self) -> bool:
+        return not self._parts
 
     @property
     def current(self) -> RecordBatch:
-        return self._batch.slice(self.taken, self._ends[-1])
+        return self._batch.take(self._parts[-1])
+
+    @property
+    def last(self) -> int:
+        """The index of the last record of the next part."""
+        return self._parts[-1][-1]
 
     @property
     def is_cut(self) -> bool:
-        """Whether the next part is neither the batch nor a single record."""
-        return 1 < self._ends[-1] - self.taken < len(self._batch)
+        """Whether the next part was cut from a batch, and is not a single record."""
+        return 1 < len(self._parts[-1]) < self._largest
 
     def divide(self) -> bool:
         """Halve the next part; return ``False`` for a single record."""
-        end = self._ends[-1]
-        if end - self.taken < 2:
+        part = self._parts[-1]
+        if len(part) < 2:
             return False
-        self._ends.append((self.taken + end) // 2)
+        middle = len(part) // 2
+        self._parts[-1:] = [part[middle:], part[:middle]]
         return True
 
-    def pass_over(self) -> int:
-        """Count the next part as taken; return how many records it has."""
-        before, self.taken = self.taken, self._ends.pop()
-        return self.taken - before
+    def pick(self, is_first: Callable[[Record], bool]) -> bool:
+        """Make a part of the records for which that holds, before the others; ``False`` if none."""
+        part = self._parts[-1]
+        wanted = [index for index, one in zip(part, self.current, strict=True) if is_first(one)]
+        if 0 < len(wanted) < len(part):
+            rest = sorted({*part}.difference(wanted))
+            self._parts[-1:] = [rest, wanted]
+            self._largest = len(wanted)
+        return bool(wanted)
+
+    def pass_over(self) -> None:
+        """Count the next part as taken."""
+        self.scattered += self._parts.pop()
+        self.taken = min((part[0] for part in self._parts), default=len(self._batch))
+        self.scattered = [index for index in self.scattered if index >= self.taken]
+
+    def keep(self, failed: Iterable[Record]) -> int:
+        """Count the next part as taken but for the records that have failed; return how many.
+
+        Raises:
+            TypeError: what has failed is not of this part.
+        """
+        ids = {one.id for one in failed}
+        part, current = self._parts[-1], self.current
+        kept = [index for index, one in zip(part, current, strict=True) if one.id in ids]
+        if len(kept) < len(ids):
+            raise TypeError("the callback returned records that are not in its batch as failed")
+        if kept and len(kept) < len(part):
+            self._parts[-1:] = [kept, sorted({*part}.difference(kept))]
+            self.pass_over()
+            self._largest = len(kept)
+        return len(kept)
 
 
 class DeliveryCalls:
-    """The calls for one delivery; one thread at a time changes the state, any may read it.
+    """The calls for what was handed out; one thread at a time changes the state, any may read it.
 
     Args:
         per_batch: whether the callback takes all records at once, or in parts after a failure.
         holds: whether earlier records of the shard have skipped their checkpoint, and no later one
             has covered them.
-        may_continue: is called before each call; :meth:`run` returns if the result is false.
+        may_begin: is called before each call with the index of its last record; :meth:`run` returns
+            if the result is false.
+        is_too_old: whether a record goes to the error policy, and not to the callback.
 
     Attributes:
         parts: the remaining records if ``per_batch``.
@@ -190,12 +236,14 @@ class DeliveryCalls:
         batch: RecordBatch,
         per_batch: bool,
         holds: bool = False,
-        may_continue: Callable[[], bool] = lambda: True,
+        may_begin: Callable[[int], bool] = lambda _: True,
+        is_too_old: Callable[[Record], bool] | None = None,
     ) -> None:
         self._process = process
         self.batch = batch
         self._holds = holds
-        self._may_continue = may_continue
+        self._may_begin = may_begin
+        self._is_too_old = is_too_old
         self.parts = BatchParts(batch) if per_batch else None
         self.taken = self.processed = 0
         self.wants_no_more = False
@@ -207,6 +255,16 @@ class DeliveryCalls:
     @property
     def is_done(self) -> bool:
         return self.taken == len(self.batch)
+
+    @property
+    def scattered(self) -> Sequence[int]:
+        """The indices of further records that may be recorded, behind those."""
+        return () if self.parts is None or self._holds else self.parts.scattered
+
+    @property
+    def next_index(self) -> int:
+        """The index of the last record of the next call."""
+        return self.taken if self.parts is None else self.parts.last
 
     @property
     def current(self) -> Record | RecordBatch:
@@ -225,32 +283,71 @@ class DeliveryCalls:
 
         With ``per_batch`` there is one call.
         """
-        while not (self.is_done or self.wants_no_more or self._is_stopping.is_set()):
-            if not self._may_continue():
-                return None
+        while self._goes_on():
             try:
-                check_event_times(self.current, self.batch)
-                result = call_in_thread(self._process, self.current)
-            except Exception as error:  # noqa: BLE001 - the error policy decides what follows
+                error = self._take(call_in_thread(self._process, self._checked()))
+            except Exception as raised:  # noqa: BLE001 - the error policy decides what follows
+                error = raised
+            if error is not None or self.parts is not None:
                 return error
-            self._take(result)
-            if self.parts is not None:
-                break
         return None
 
-    def _take(self, result: object) -> None:
+    async def run_async(self) -> Exception | None:
+        """Do the same with an async callback, on the event loop."""
+        while self._goes_on():
+            try:
+                with cancelled_from_outside_only(ProcessingCancelledError, "the callback"):
+                    result: object = self._process(self._checked())
+                    error = self._take(await result if inspect.isawaitable(result) else result)
+            except Exception as raised:  # noqa: BLE001 - the error policy decides what follows
+                error = raised
+            if error is not None or self.parts is not None:
+                return error
+        return None
+
+    def _goes_on(self) -> bool:
+        is_over = self.is_done or self.wants_no_more or self._is_stopping.is_set()
+        return not is_over and self._may_begin(self.next_index)
+
+    def _checked(self) -> Record | RecordBatch:
+        """Return what the next call takes, unless that is for the error policy."""
+        if (is_too_old := self._is_too_old) is not None:
+            if self.parts is not None:
+                is_late = self.parts.pick(is_too_old)
+            else:
+                is_late = is_too_old(cast("Record", self.current))
+            if is_late:
+                raise NotProcessedError("older than max_age", is_too_old=True)
+        check_event_times(self.current, self.batch)
+        return self.current
+
+    def _take(self, result: object) -> Exception | None:
+        """Count what the callback has taken; return the error of what it returns as failed."""
+        if self.parts is not None and isinstance(result, list | tuple):
+            records = len(self.parts.current)
+            if failed := self.parts.keep(result):
+                self._holds, self.taken = False, self.parts.taken
+                self.processed = self.taken
+                return NotProcessedError(f"{failed} of {records} records were returned as failed")
+            result = None
         if not (result is None or isinstance(result, ScanResult)):
+            may_be = ", or a list of failed records" if self.parts is not None else ""
             raise TypeError(
-                f"the callback returned {result!r}; it may return None, "
-                "ScanResult.SKIP_CHECKPOINT or ScanResult.STOP"
+                f"the callback returned {result!r:.200}; it may return None, "
+                f"ScanResult.SKIP_CHECKPOINT or ScanResult.STOP{may_be}"
             )
         self._holds = result is ScanResult.SKIP_CHECKPOINT
         self.wants_no_more = result is ScanResult.STOP
         self.pass_over()
+        return None
 
     def pass_over(self) -> None:
         """Count :attr:`current` as taken; as processed unless earlier records are held back."""
         self._record = None
-        self.taken += 1 if self.parts is None else self.parts.pass_over()
+        if self.parts is None:
+            self.taken += 1
+        else:
+            self.parts.pass_over()
+            self.taken = self.parts.taken
         if not self._holds:
             self.processed = self.taken

@@ -1,39 +1,22 @@
-"""Keeps the deliveries that one task hands out, and their recorded progress."""
+"""Keeps the deliveries that are handed out, and records their progress."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
-from attrs import define, field
+from attrs import define
 
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.model import SequenceNumber, ShardKey, ShardProgress, resume_after
+from kinesis_publishers.processing.handed_out import Cutting, HandedOut, Work
 from kinesis_publishers.progress.checkpointer import Checkpointer
 
 _LOGGER = logging.getLogger(__name__)
 _T = TypeVar("_T")
-
-
-@define(eq=False)
-class HandedOut:
-    """A delivery in progress, of at least one record.
-
-    Attributes:
-        recorded: the number of records that were recorded as processed.
-        is_cut: whether another worker reads the records after the current one.
-        is_lost: whether that worker has begun. Progress here is no longer recorded.
-    """
-
-    delivery: Delivery
-    recorded: int = field(default=0, init=False)
-    is_done: asyncio.Event = field(factory=asyncio.Event, init=False)
-    is_cut: bool = field(default=False, init=False)
-    is_lost: bool = field(default=False, init=False)
 
 
 @define
@@ -65,7 +48,7 @@ def hooks_by_name(
     return {name: hook for name, hook in hooks.items() if hook is not None}
 
 
-def _progress_within(delivery: Delivery, count: int) -> ShardProgress:
+def progress_within(delivery: Delivery, count: int) -> ShardProgress:
     """Return the progress of a shard after ``count`` records of a delivery.
 
     After the last record of an aggregate, the whole aggregate counts and is not read again.
@@ -87,45 +70,126 @@ Item: TypeAlias = HandedOut | HookCall
 class Deliveries(DeliverySink):
     """Queues what a fetcher delivers, in the order of arrival, and records what was processed.
 
-    A shard has one delivery at a time: the fetcher keeps what it reads ahead. Only :meth:`record`
-    and :meth:`record_end` write to the checkpointer.
+    The progress of a shard is the last record before the first one that is not done. Only
+    :meth:`record` and :meth:`record_end` write to the checkpointer.
     """
 
     takes_failures = True
 
-    def __init__(self, note_news: Callable[[], object]) -> None:
+    def __init__(self, note_news: Callable[[], object], cutting: Cutting | None = None) -> None:
         self._note_news = note_news
+        self._cutting = cutting or Cutting()
+        self.overlaps, self.gathering = self._cutting.overlaps, self._cutting.gathering
         self.waiting: deque[Item] = deque()
-        # The delivery of each shard that is queued or being processed.
-        self._in_progress: dict[ShardKey, HandedOut] = {}
+        # The deliveries of each shard that are queued or being processed, in their order.
+        self._works: dict[ShardKey, deque[Work]] = {}
+        # By lane: the part that is queued or being processed, and what follows it.
+        self._lanes: dict[tuple[ShardKey, int | None], deque[HandedOut]] = {}
         # The shards whose last records were processed and must not be recorded yet.
         self._held_back: set[ShardKey] = set()
+        self._is_stopping = False
         self.checkpointer: Checkpointer | None = None
 
     def _add(self, item: Item) -> None:
-        self.waiting.append(item)
-        self._note_news()
+        if not (self._is_stopping and isinstance(item, HookCall)):
+            self.waiting.append(item)
+            self._note_news()
 
     async def deliver(self, delivery: Delivery) -> None:
-        handed = HandedOut(delivery)
-        key = delivery.shard.key
-        self._in_progress[key] = handed
-        self._add(handed)
+        work = Work(delivery)
+        if self._is_stopping:
+            work.cut()
+        before = self._works.get(work.key, ())
+        self._works[work.key] = deque([*(one for one in before if not one.is_left), work])
+        self._open(work.key)
         try:
-            await handed.is_done.wait()
+            await work.has_ended.wait()
         finally:
-            if self._in_progress.get(key) is handed:
-                del self._in_progress[key]
+            # What is done of it may still be recorded, in its order.
+            work.is_left = True
             delivery.release()
+
+    def _open(self, key: ShardKey) -> None:
+        """Hand out what may be in flight of a shard."""
+        works, cutting = self._works.get(key, ()), self._cutting
+        in_flight = sum(work.opened - work.done for work in works)
+        for work in works:
+            batch = work.delivery.batch
+            while work.opened < work.limit:
+                start, at_once = work.opened, cutting.records_at_once
+                stop = len(batch) if at_once is None else min(start + at_once, len(batch))
+                is_much = in_flight + stop - start > cutting.max_in_flight
+                if at_once is not None and in_flight and is_much:
+                    return
+                work.opened, in_flight = stop, in_flight + stop - start
+                self._hand_out(work, start, stop)
+
+    def _hand_out(self, work: Work, start: int, stop: int) -> None:
+        batch = work.delivery.batch
+        if self._cutting.is_whole:
+            parts = [HandedOut(work, batch)]
+        else:
+            cut = self._cutting.cut(batch, start, stop)
+            parts = [HandedOut(work, batch.take(places), lane, places) for lane, places in cut]
+        work.parts += parts
+        for part in parts:
+            if part.lane is None:
+                self._add(part)
+                continue
+            lane = self._lanes.setdefault((part.key, part.lane), deque())
+            lane.append(part)
+            if len(lane) == 1:
+                self._add(part)
+
+    def stop(self) -> None:
+        """Begin no record that may be left to the next run.
+
+        Records before one that has been begun are finished, so that none is repeated.
+        """
+        self._is_stopping = True
+        for item in [one for one in self.waiting if isinstance(one, HookCall)]:
+            self.waiting.remove(item)
+        for works in self._works.values():
+            self._cut(works)
+        self._note_news()
+
+    def _cut(self, works: Sequence[Work]) -> None:
+        """Leave the records of a shard behind the last one that was begun."""
+        for work in reversed(works):
+            work.cut()
+            if work.limit:
+                break
+        self._drop_parts(works)
+
+    def _drop_parts(self, works: Sequence[Work]) -> None:
+        for lane in self._lanes.values():
+            for part in [*lane][1:]:
+                if part.work in works and not part.may_begin(0):
+                    lane.remove(part)
+                    part.work.parts.remove(part)
+        for item in [one for one in self.waiting if isinstance(one, HandedOut)]:
+            if item.work in works and not item.may_begin(0):
+                self.waiting.remove(item)
+                self.finish(item)
+
+    @property
+    def has_parts_to_come(self) -> bool:
+        """Whether parts wait for those before them in their lanes."""
+        return any(part.may_begin(0) for lane in self._lanes.values() for part in [*lane][1:])
 
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
         self._held_back.discard(shard)
-        handed = self._in_progress.get(shard)
-        if handed is not None:
-            handed.is_cut, handed.is_lost = True, is_lost
-            if handed in self.waiting:
-                self.waiting.remove(handed)
-                handed.is_done.set()
+        works = list(self._works.get(shard, ()))
+        for work in works:
+            work.is_withdrawn, work.is_lost = True, is_lost
+        if is_lost:
+            for work in works:
+                work.limit = 0
+            self._drop_parts(works)
+        else:
+            self._cut(works)
+        for work in works:
+            self._end_if_finished(work)
         if is_lost:
             for one in tuple(self.waiting):
                 if isinstance(one, HookCall) and one.end and one.shard == shard:
@@ -155,24 +219,62 @@ class Deliveries(DeliverySink):
 
     def is_held_back(self, handed: HandedOut) -> bool:
         """Return whether earlier records of the shard were processed but not recorded yet."""
-        return handed.delivery.shard.key in self._held_back
+        return handed.key in self._held_back
 
-    def record(self, handed: HandedOut, count: int) -> None:
-        """Record the first ``count`` records of a delivery as processed."""
-        if count <= handed.recorded or handed.is_lost:
+    def record(self, handed: HandedOut, count: int, scattered: Sequence[int] = ()) -> None:
+        """Record the first ``count`` records of what was handed out as processed.
+
+        ``scattered`` ones behind them count once those before them are done.
+        """
+        if handed.work.is_lost or (count <= handed.noted and not scattered):
             return
-        key = handed.delivery.shard.key
-        self._held_back.discard(key)
+        recorded = handed.work.done
+        if handed.note(count, scattered):
+            works = self._works.get(handed.key)
+            if works and works[0] is handed.work:
+                self._record(handed.work, handed.work.done - recorded)
+            self._open(handed.key)
+
+    def leave(self, handed: HandedOut, count: int) -> None:
+        """Leave all but the first ``count`` records of what was handed out to the next run."""
+        handed.work.limit = min(handed.work.limit, handed.place_of(count))
+
+    def _record(self, work: Work, records: int) -> None:
+        self._held_back.discard(work.key)
         if self.checkpointer is not None:
-            progress = _progress_within(handed.delivery, count)
-            self.checkpointer.record(key, progress, records=count - handed.recorded)
-        handed.recorded = count
+            progress = progress_within(work.delivery, work.done)
+            self.checkpointer.record(work.key, progress, records=records)
 
     def finish(self, handed: HandedOut) -> None:
-        """Allow the next delivery of the shard; this records nothing."""
-        if handed.recorded < len(handed.delivery.batch) and not handed.is_cut:
-            self._held_back.add(handed.delivery.shard.key)
-        handed.is_done.set()
+        """Allow what follows; this records nothing.
+
+        The next delivery of the shard may come once all parts of this one are finished, unless some
+        of its records are left to the next run.
+        """
+        work, lane = handed.work, self._lanes.get((handed.key, handed.lane))
+        if handed.noted < len(handed.batch) and not work.is_cut:
+            self._held_back.add(work.key)
+        if lane is not None and lane and lane[0] is handed:
+            lane.popleft()
+            if lane:
+                self._add(lane[0])
+            else:
+                del self._lanes[handed.key, handed.lane]
+        work.parts.remove(handed)
+        self._end_if_finished(work)
+        self._note_news()
+
+    def _end_if_finished(self, work: Work) -> None:
+        works = self._works.get(work.key, ())
+        # In their order: what is behind the deliveries may count none before the one before it.
+        while works and not works[0].parts and works[0].opened >= works[0].limit:
+            first = works[0]
+            if first.is_cut and not first.is_withdrawn:
+                return
+            works.popleft()
+            first.has_ended.set()
+            if works and works[0].done and not works[0].is_lost:
+                self._record(works[0], works[0].done)
 
     def record_end(self, call: HookCall, *, was_told: bool) -> None:
         """Record the end of a shard, if the call reports one: it is not read again.

@@ -21,6 +21,7 @@ from kinesis_publishers.errors import (
     AggregationError,
     EventTimeError,
     InvalidOptionError,
+    NotProcessedError,
     SchemaError,
 )
 from kinesis_publishers.model import Record, RecordBatch, SequenceNumber, Shard
@@ -180,7 +181,7 @@ def with_error_policy(
     @wraps(on_batch)
     async def take(shard: Shard, batch: RecordBatch) -> None:
         parts, place, failures = BatchParts(batch), "", 0
-        while parts.taken < len(batch):
+        while not parts.is_done:
             part = parts.current
             try:
                 check_event_times(part, batch)
@@ -224,7 +225,9 @@ def next_step(
         error.add_note(f"It was raised by {of} for {place}.")
     # Such a record has the same bytes the next time. A whole batch may have failed for an
     # external reason, and so may a record that would be put aside; parts in between are halved.
-    is_bad_record = isinstance(error, AggregationError | EventTimeError)
+    is_bad_record = isinstance(error, AggregationError | EventTimeError) or (
+        isinstance(error, NotProcessedError) and error.is_too_old
+    )
     may_help = not is_bad_record and not (parts and parts.is_cut)
     if isinstance(policy, RetryOnError) and may_help and failures <= policy.policy.max_retries:
         delay = policy.policy.delay_seconds(failures - 1)
@@ -233,7 +236,9 @@ def next_step(
             *(place, failures, delay, error),
         )
         return delay
-    if parts is not None and not isinstance(error, SchemaError) and parts.divide():
+    # The callback has named each record that it returned.
+    divides = parts is not None and not isinstance(error, SchemaError | NotProcessedError)
+    if divides and parts is not None and parts.divide():
         what = "%s failed for %s, which are divided in two: %.1000r"
         _LOGGER.warning(what, of.capitalize(), place, error)
         return 0.0

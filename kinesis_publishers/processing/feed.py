@@ -14,7 +14,8 @@ from kinesis_publishers.config import Properties, extension_options
 from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink
-from kinesis_publishers.processing.deliveries import Deliveries, HandedOut, Item
+from kinesis_publishers.processing.deliveries import Deliveries, Item
+from kinesis_publishers.processing.handed_out import Cutting, HandedOut
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
 
@@ -44,6 +45,7 @@ class DeliveryFeed:
         self,
         open_fetcher: Callable[[Deliveries], AbstractAsyncContextManager[KinesisDataFetcher]],
         clock: Clock,
+        cutting: Cutting | None = None,
     ) -> None:
         self._open_fetcher = open_fetcher
         self.clock = clock
@@ -51,7 +53,7 @@ class DeliveryFeed:
         self._changes = tuple(asyncio.Event() for _ in range(3))
         self._is_open, self._has_ended, self._has_news = self._changes
         self._failure: Exception | None = None
-        self.deliveries = Deliveries(self._has_news.set)
+        self.deliveries = Deliveries(self._has_news.set, cutting)
         self._reading: asyncio.Task[None] | None = None
         self.process = OwnProcess()
         self.notes: set[Callable[[], None]] = set()
@@ -64,6 +66,7 @@ class DeliveryFeed:
         hooks: Container[str],
         events: EventSink | None,
         clock: Clock | None,
+        cutting: Cutting | None = None,
     ) -> Self:
         """Return a feed whose fetcher records nothing itself; ``hooks`` may ask for watermarks."""
         if idle := properties.given_keys(extension_options()):
@@ -80,7 +83,7 @@ class DeliveryFeed:
                 clock=clock,
             )
 
-        return cls(open_fetcher, clock)
+        return cls(open_fetcher, clock, cutting)
 
     async def __aenter__(self) -> Self:
         self.process = OwnProcess()
@@ -194,31 +197,47 @@ class DeliveryFeed:
             raise failure
 
     async def next(self) -> Item | None:
-        """Return the next item, ``None`` after :meth:`stop`; raise if reading has failed."""
-        while not self.is_stopping:
+        """Return the next item; raise if reading has failed.
+
+        After :meth:`stop` it returns what must be finished, and then ``None``.
+        """
+        deliveries = self.deliveries
+        while not self.is_stopping or deliveries.waiting or deliveries.has_parts_to_come:
             self._raise_if_failed()
-            if self.deliveries.waiting:
-                return self.deliveries.waiting.popleft()
+            if deliveries.waiting:
+                return deliveries.waiting.popleft()
             self._has_news.clear()
             await self._has_news.wait()
         return None
 
-    def may_continue(self, handed: HandedOut) -> bool:
-        """Return whether the next record of a delivery may be processed now."""
-        self.process.check("this reader")
-        key = handed.delivery.shard.key
-        return not handed.is_cut and (self._sharing is None or self._sharing.may_deliver(key))
+    def _may_deliver(self, handed: HandedOut) -> bool:
+        return self._sharing is None or self._sharing.may_deliver(handed.key)
 
-    async def permission(self, handed: HandedOut) -> bool:
-        """Wait until processing of a delivery may continue; return whether it may."""
-        while not (handed.is_cut or self.is_stopping or self.may_continue(handed)):
+    def begin(self, handed: HandedOut, index: int) -> bool:
+        """Return whether a record, and those before it, may be processed. Any thread may call."""
+        self.process.check("this reader")
+        return self._may_deliver(handed) and handed.begin(index)
+
+    async def permission(self, handed: HandedOut, index: int | None = None) -> bool:
+        """Wait until processing may continue; return whether it may.
+
+        ``index`` is that of a record; without it, any record of the delivery must be allowed.
+        """
+
+        def is_wanted() -> bool:
+            return not handed.is_cut if index is None else handed.may_begin(index)
+
+        self.process.check("this reader")
+        while is_wanted() and not (self.is_stopping or self._may_deliver(handed)):
             if self._has_ended.is_set():
                 # Nothing else would end the wait.
                 self._raise_if_failed()
             await self.clock.sleep(_NOTE_SECONDS)
-        return not handed.is_cut
+        return is_wanted() and self._may_deliver(handed)
 
     def stop(self) -> None:
-        """Hand out no more items; those in progress may still be recorded."""
-        self.is_stopping = True
+        """Hand out nothing more but what must be finished; progress may still be recorded."""
+        if not self.is_stopping:
+            self.is_stopping = True
+            self.deliveries.stop()
         self._has_news.set()

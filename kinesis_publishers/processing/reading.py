@@ -15,7 +15,7 @@ from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import check_event_times
 from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
-from kinesis_publishers.processing.deliveries import HandedOut, HookCall, hooks_by_name
+from kinesis_publishers.processing.deliveries import HookCall, hooks_by_name
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
     RetryOnError,
@@ -25,6 +25,7 @@ from kinesis_publishers.processing.error_policies import (
     place_of,
 )
 from kinesis_publishers.processing.feed import DeliveryFeed
+from kinesis_publishers.processing.handed_out import HandedOut
 from kinesis_publishers.processing.signals import (
     await_closing,
     has_closed,
@@ -214,7 +215,7 @@ class RecordStream(AsyncIterator["Record"]):
     def _decoded(self, record: Record) -> Record | None:
         assert self._handed is not None
         try:
-            check_event_times(record, self._handed.delivery.batch)
+            check_event_times(record, self._handed.batch)
             return record if self._decode is None else decoded(record, self._decode)
         except Exception as error:  # noqa: BLE001 - the policy decides what follows
             self._failed = (record, error)
@@ -246,7 +247,7 @@ class RecordStream(AsyncIterator["Record"]):
         finally:
             self._is_asked = False
         assert self._handed is not None
-        name, batch = "the body of the loop", self._handed.delivery.batch
+        name, batch = "the body of the loop", self._handed.batch
         watching = self._feed.slow_calls.watching
         self._body.enter_context(watching(name, batch.shard.key, batch, lambda: self._taken - 1))
         return record
@@ -310,9 +311,9 @@ class RecordStream(AsyncIterator["Record"]):
             await self._call_hook(item)
         if item is None:
             return False
-        self._handed, self._records = item, iter(item.delivery.batch)
+        self._handed, self._records = item, iter(item.batch)
         self._taken = self._processed = 0
-        self._is_checked = self._decode is not None or bool(item.delivery.batch.failures)
+        self._is_checked = self._decode is not None or bool(item.batch.failures)
         # It may have waited here for longer than it may be processed.
         if not await self._feed.permission(item):
             self._records = iter(())

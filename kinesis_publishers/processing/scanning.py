@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import signal
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
-from datetime import datetime
-from functools import partial
-from typing import Any, Unpack
-
-from attrs import Factory, define, field
+from datetime import datetime, timedelta
+from inspect import iscoroutinefunction
+from typing import Any, Literal, Unpack
 
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import (
@@ -27,9 +22,9 @@ from kinesis_publishers.engine.slow_calls import name_of
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
-from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process, ScanResult
+from kinesis_publishers.processing.calls import Process, ScanResult
 from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
-from kinesis_publishers.processing.deliveries import HandedOut, HookCall, hooks_by_name
+from kinesis_publishers.processing.deliveries import hooks_by_name
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
     ErrorPolicy,
@@ -37,17 +32,11 @@ from kinesis_publishers.processing.error_policies import (
     check_callback,
     check_policy,
     last_policy,
-    next_step,
-    place_of,
 )
 from kinesis_publishers.processing.feed import DeliveryFeed
-from kinesis_publishers.processing.signals import stopped_by_signals, stopped_with_others
-from kinesis_publishers.tasks import TaskScope, wait_for_event
+from kinesis_publishers.processing.handed_out import Cutting
+from kinesis_publishers.processing.scanner import Scanner
 from kinesis_publishers.tracebacks import ShortTraceback
-
-_LOGGER = logging.getLogger(__name__)
-
-_STOP_CHECK_SECONDS = 0.1
 
 
 def scan(
@@ -55,8 +44,15 @@ def scan(
     process: Process | None = None,
     *,
     decode: str | Decoder | None = None,
+    where: Callable[[Record], object] | None = None,
+    max_age: timedelta | None = None,
     per_batch: bool = False,
+    max_records: int | None = None,
+    max_bytes: int | None = None,
+    max_wait: timedelta = timedelta(0),
     workers: int = 1,
+    ordered_by: Literal["shard", "partition_key"] | None = "shard",
+    max_in_flight: int = 1000,
     on_error: ErrorPolicy | None = None,
     on_shard_end: Callable[[Shard], None] | None = None,
     on_shard_lost: Callable[[ShardKey], None] | None = None,
@@ -73,19 +69,33 @@ def scan(
     which then raises ``KeyboardInterrupt``. A second signal has its usual effect at once.
 
     When ``process`` returns, its record has been processed; with ``kinesis.checkpoint.application``
-    the next run continues after it. The records of a shard come in their order.
+    the next run continues after it. Unless ``ordered_by`` says otherwise, the records of a shard
+    come in their order.
 
     The arguments that are not below are those of ``read``. Here ``on_shard_end``,
     ``on_shard_lost`` and ``on_watermark`` are plain functions; they run in threads, too.
 
     Args:
         process: takes a :class:`~kinesis_publishers.Record`, in a thread of its own, and returns
-            ``None`` or a :class:`ScanResult`.
+            ``None`` or a :class:`ScanResult`. An async function runs on the event loop that reads:
+            it must not block.
         decode: as of ``read``; what it raises counts as raised by ``process``.
-        per_batch: let it take a :class:`~kinesis_publishers.RecordBatch` of one shard instead. A
-            batch for which it raises is halved until a record is alone with the error.
-        workers: how many calls may run at once, each for another shard; with more than one
-            ``process`` must be safe to call from several threads.
+        where: tells for each record whether ``process`` takes it; the others count as processed.
+        max_age: records that arrived longer ago go to ``on_error``, which must end in a
+            :class:`DeadLetter`, with a ``NotProcessedError``.
+        per_batch: let ``process`` take a :class:`~kinesis_publishers.RecordBatch` of one shard
+            instead. A batch for which it raises is halved until a record is alone with the error.
+            It may also return a list of the records that have failed: those go to ``on_error``.
+        max_records, max_bytes: the most records of a batch, and payload bytes of one with several
+            records.
+        max_wait: how long a batch may wait for further records, until it has so many.
+        workers: how many calls may run at once; with more than one ``process`` must be safe to call
+            from several threads.
+        ordered_by: which records come one after another: those of a ``"shard"``, those of a
+            ``"partition_key"`` in it, or none (``None``). The progress is that of the last record
+            before the first one that is not processed.
+        max_in_flight: how many records of a shard may be between that and the last one that has
+            begun, unless they are ordered by shard. A crash repeats so many at most.
         on_error: what follows when ``process``, or a ``WatermarkAssigner``, raises; the default is
             :class:`StopOnError`.
         on_shard_end: as of ``read``; no call that begins later overtakes it.
@@ -101,34 +111,50 @@ def scan(
             "scan needs a function to call for each record: scan(properties, process), or "
             "scan(process=process, stream=...)"
         )
-    check_callback("process", process)
+    is_async = iscoroutinefunction(process)
+    if not is_async:
+        check_callback("process", process)
     hooks = hooks_by_name(on_shard_end, on_shard_lost, on_watermark)
     for hook, function in hooks.items():
         check_callback(hook, function)
     if per_batch and decode is not None:
         raise ValueError("decode is for single records: decode the batch in process")
-    name = name_of(process)
-    if decoder := decoder_of(decode):
-        process = _with_values(process, decoder)
+    cutting = Cutting(
+        ordered_by=ordered_by,
+        workers=workers,
+        per_batch=per_batch,
+        max_records=max_records,
+        max_bytes=max_bytes,
+        max_wait_seconds=max_wait.total_seconds(),
+        max_in_flight=max_in_flight,
+    )
     on_error = on_error or StopOnError()
-    if workers < 1:
-        raise ValueError(f"workers must be at least 1, not {workers}")
     if stop is not None and not callable(getattr(stop, "is_set", None)):
         raise TypeError(f"stop must be a threading.Event, not {stop!r}")
     with ShortTraceback():
         properties = Properties.of(properties, options)
         check_policy(on_error, properties)
+    if max_age is not None and not isinstance(last_policy(on_error), DeadLetter):
+        raise ValueError("max_age needs an on_error that takes such records: DeadLetter(...)")
+    name = name_of(process)
+    if where is not None:
+        check_callback("where", where)
+        process = _filtered(process, where, per_batch=per_batch)
+    if decoder := decoder_of(decode):
+        process = _with_values(process, decoder)
     on_invalid = properties.get(SourceConfig.on_invalid_aggregate)
     if on_invalid is OnInvalidAggregate.DEAD_LETTER and not per_batch:
         process, properties = _with_dead_letters(process, properties, on_error)
-    scanner = _Scanner(
+    scanner = Scanner(
         process,
         name,
-        DeliveryFeed.from_properties(properties, hooks, events, clock),
+        DeliveryFeed.from_properties(properties, hooks, events, clock, cutting),
         hooks,
+        is_async=is_async,
         workers=workers,
         per_batch=per_batch,
         on_error=on_error,
+        max_age_seconds=None if max_age is None else max_age.total_seconds(),
         stop=stop,
     )
     _check_no_loop()
@@ -136,6 +162,16 @@ def scan(
         asyncio.run(scanner.run())
         if scanner.is_interrupted:
             raise KeyboardInterrupt
+
+
+def _filtered(process: Process, where: Callable[[Record], object], *, per_batch: bool) -> Process:
+    def process_some(item: Any) -> Any:
+        if not per_batch:
+            return process(item) if where(item) else None
+        places = [place for place, record in enumerate(item) if where(record)]
+        return process(item.take(places)) if places else None
+
+    return process_some
 
 
 def _with_values(process: Process, decode: Decoder) -> Process:
@@ -169,157 +205,3 @@ def _check_no_loop() -> None:
         "scan blocks, and this thread runs an event loop: use `async for record in "
         "kinesis_publishers.read(properties)`, or `await asyncio.to_thread(scan, ...)`"
     )
-
-
-@define(eq=False)
-class _Scanner:
-    """Works through deliveries with a callback; the arguments are those of :func:`scan`."""
-
-    _process: Process
-    _name: str
-    _feed: DeliveryFeed
-    _hooks: Mapping[str, Callable[[Any], None]]
-    _workers: int = field(kw_only=True)
-    _per_batch: bool = field(kw_only=True)
-    _on_error: ErrorPolicy = field(kw_only=True)
-    _stop_flag: threading.Event | None = field(kw_only=True, alias="stop")
-    # By Ctrl-C.
-    is_interrupted: bool = field(default=False, init=False)
-    _is_open: bool = field(default=False, init=False)
-    _is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
-    # One worker at a time takes what comes next, and handles the end of a shard meanwhile.
-    _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
-    _running: set[DeliveryCalls] = field(factory=set, init=False)
-    _threads: CallThreads = field(
-        init=False, default=Factory(lambda self: CallThreads(self._workers), takes_self=True)
-    )
-
-    async def run(self) -> None:
-        with self._threads:
-            async with TaskScope() as scope:
-                reading = scope.spawn(self._read(), name="scan")
-                if self._stop_flag is not None:
-                    watching = self._watch_flag(self._stop_flag, reading)
-                    watcher = scope.spawn(watching, name="wait for stop")
-                    reading.add_done_callback(lambda _: watcher.cancel())
-
-    async def _read(self) -> None:
-        async with AsyncExitStack() as stack:
-            with stopped_with_others(self._stop_by):
-                await stack.enter_async_context(self._feed)
-            self._is_open = True
-            if not self._feed.is_stopping:
-                stack.enter_context(stopped_by_signals(self._stop_by))
-            await self._run_workers()
-
-    async def _run_workers(self) -> None:
-        async with TaskScope() as watching:
-            watching.spawn(self._feed.watch_store(), name="watch the checkpoint store")
-            async with TaskScope() as scope:
-                for number in range(self._workers):
-                    scope.spawn(self._work(), name=f"process records ({number})")
-            watching.cancel()
-
-    async def _watch_flag(self, flag: threading.Event, reading: asyncio.Task[None]) -> None:
-        # Another thread that sets the flag does not wake the event loop.
-        while not flag.is_set():
-            await self._feed.clock.sleep(_STOP_CHECK_SECONDS)
-        if not self._is_open:
-            # Opening may take as long as the store's retries.
-            reading.cancel()
-        self._stop()
-
-    def _stop_by(self, one: signal.Signals) -> None:
-        self.is_interrupted = one is signal.SIGINT
-        self._stop()
-
-    def _stop(self) -> None:
-        self._feed.stop()
-        self._is_stopping.set()
-        for calls in self._running:
-            calls.stop()
-
-    async def _work(self) -> None:
-        while True:
-            async with self._turn:
-                while isinstance(item := await self._feed.next(), HookCall):
-                    await self._call_hook(item)
-            if item is None:
-                return
-            await self._work_through(item)
-
-    async def _call_hook(self, call: HookCall) -> None:
-        hook = self._hooks.get(call.hook)
-        record_end = partial(self._feed.deliveries.record_end, call, was_told=hook is not None)
-        if hook is None:
-            record_end()
-            return
-        name = f"{call.hook} for {call.subject}"
-        with self._feed.slow_calls.watching(name, call.shard):
-            await self._threads.call(name, hook, call.subject, then=record_end)
-
-    async def _work_through(self, handed: HandedOut) -> None:
-        batch, holds = handed.delivery.batch, self._feed.deliveries.is_held_back(handed)
-        calls = DeliveryCalls(
-            self._process, batch, self._per_batch, holds, lambda: self._feed.may_continue(handed)
-        )
-
-        def note() -> None:
-            self._feed.deliveries.record(handed, calls.processed)
-
-        failures, failed_at, watching = 0, "", self._feed.slow_calls.watching
-        while not (calls.is_done or self._is_stopping.is_set()):
-            if not await self._feed.permission(handed):
-                break
-            # A call for a batch takes many records at once.
-            taken = partial(int, calls.taken) if self._per_batch else lambda: calls.taken
-            with watching(self._name, batch.shard.key, batch, taken):
-                error = await self._run_calls(calls, note)
-            if calls.wants_no_more:
-                self._stop()
-            if error is not None:
-                place = place_of(calls.current)
-                failures, failed_at = failures + 1 if place == failed_at else 1, place
-                await self._settle(calls, note, error, failures)
-        if calls.is_done or handed.is_cut:
-            self._feed.deliveries.finish(handed)
-
-    async def _run_calls(self, calls: DeliveryCalls, note: Callable[[], None]) -> Exception | None:
-        """Run calls in a thread; ``note`` what they have processed, even if this is cancelled."""
-        self._running.add(calls)
-        self._feed.notes.add(note)
-        running = self._threads.start(calls.run)
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            # A thread cannot be interrupted: it ends after the running call.
-            calls.stop()
-            await asyncio.wait([running])
-            if (error := running.result()) is not None:
-                # The scan raises what has ended it, not this.
-                _LOGGER.error(
-                    "The callback has failed for %s, too: %r", place_of(calls.current), error
-                )
-            raise
-        finally:
-            self._running.discard(calls)
-            self._feed.notes.discard(note)
-            note()
-
-    async def _settle(
-        self, calls: DeliveryCalls, note: Callable[[], None], error: Exception, failures: int
-    ) -> None:
-        """Do what the error policy says after ``failures`` failed calls in a row."""
-        place = place_of(calls.current)
-        step = next_step(self._on_error, error, failures, place, parts=calls.parts)
-        if not isinstance(step, DeadLetter):
-            await wait_for_event(self._is_stopping, timeout_seconds=step, clock=self._feed.clock)
-            return
-
-        def pass_over() -> None:
-            calls.pass_over()
-            note()
-
-        name, key = f"put of DeadLetter for {place}", calls.batch.shard.key
-        with self._feed.slow_calls.watching(name, key):
-            await self._threads.call(name, step.put_aside, calls.current, error, then=pass_over)

@@ -221,7 +221,7 @@ def test_nothing_is_handed_out_after_a_shard_was_taken_away_from_a_dead_letter(
     def lose(record: Record | RecordBatch, error: Exception) -> None:
         handed = stream._reading._stream._handed  # noqa: SLF001 - as another worker's takeover does
         assert handed is not None
-        handed.is_cut = True
+        handed.work.limit = 0
         threading.Timer(0.5, stream.stop).start()
 
     put(orders, b"one", b"2")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -182,7 +183,10 @@ def test_the_hook_comes_behind_the_last_record_of_a_shard(orders: Orders) -> Non
         (lambda p: scan(print, stream="orders"), r"scan\(properties, process\)"),
         (lambda p: scan(p, print, on_shard_end=5), "on_shard_end must be callable"),
         (lambda p: scan(p, print, stop=True), "stop must be a threading.Event, not True"),
-        (lambda p: scan(p, coroutine), "is an async function.*read"),
+        (lambda p: scan(p, print, where=coroutine), "where is an async function.*read"),
+        (lambda p: scan(p, print, ordered_by="key"), "ordered_by must be one of"),
+        (lambda p: scan(p, print, max_records=10), "are for per_batch=True"),
+        (lambda p: scan(p, print, max_age=timedelta(hours=1)), "max_age needs an on_error"),
         (lambda p: scan(p, print, on_error=DeadLetter(put_later)), "put of DeadLetter is an async"),
         (lambda p: scan(p, print, on_error=DeadLetter(None)), "put of DeadLetter must be callable"),
         (

@@ -1,0 +1,204 @@
+"""Calls a function for what is handed out: in threads, or on the event loop if it is async."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+from attrs import Factory, define, field
+
+from kinesis_publishers.model import Record
+from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process
+from kinesis_publishers.processing.deliveries import HookCall
+from kinesis_publishers.processing.error_policies import (
+    DeadLetter,
+    ErrorPolicy,
+    next_step,
+    place_of,
+)
+from kinesis_publishers.processing.feed import DeliveryFeed
+from kinesis_publishers.processing.handed_out import HandedOut
+from kinesis_publishers.processing.signals import stopped_by_signals, stopped_with_others
+from kinesis_publishers.tasks import TaskScope, wait_for_event
+
+_LOGGER = logging.getLogger(__name__)
+
+_STOP_CHECK_SECONDS = 0.1
+
+
+@define(eq=False)
+class Scanner:
+    """Works through deliveries with a callback.
+
+    Attributes:
+        is_interrupted: whether Ctrl-C has ended it.
+    """
+
+    _process: Process
+    _name: str
+    _feed: DeliveryFeed
+    _hooks: Mapping[str, Callable[[Any], None]]
+    _is_async: bool = field(kw_only=True)
+    _workers: int = field(kw_only=True)
+    _per_batch: bool = field(kw_only=True)
+    _on_error: ErrorPolicy = field(kw_only=True)
+    _max_age_seconds: float | None = field(kw_only=True)
+    _stop_flag: threading.Event | None = field(kw_only=True, alias="stop")
+    is_interrupted: bool = field(default=False, init=False)
+    _is_open: bool = field(default=False, init=False)
+    _is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
+    # One worker at a time takes what comes next, and handles the end of a shard meanwhile.
+    _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _threads: CallThreads = field(
+        init=False, default=Factory(lambda self: CallThreads(self._workers), takes_self=True)
+    )
+
+    async def run(self) -> None:
+        with self._threads:
+            async with TaskScope() as scope:
+                reading = scope.spawn(self._read(), name="scan")
+                if self._stop_flag is not None:
+                    watching = self._watch_flag(self._stop_flag, reading)
+                    watcher = scope.spawn(watching, name="wait for stop")
+                    reading.add_done_callback(lambda _: watcher.cancel())
+
+    async def _read(self) -> None:
+        async with AsyncExitStack() as stack:
+            with stopped_with_others(self._stop_by):
+                await stack.enter_async_context(self._feed)
+            self._is_open = True
+            if not self._feed.is_stopping:
+                stack.enter_context(stopped_by_signals(self._stop_by))
+            await self._run_workers()
+
+    async def _run_workers(self) -> None:
+        async with TaskScope() as watching:
+            watching.spawn(self._feed.watch_store(), name="watch the checkpoint store")
+            async with TaskScope() as scope:
+                for number in range(self._workers):
+                    scope.spawn(self._work(), name=f"process records ({number})")
+            watching.cancel()
+
+    async def _watch_flag(self, flag: threading.Event, reading: asyncio.Task[None]) -> None:
+        # Another thread that sets the flag does not wake the event loop.
+        while not flag.is_set():
+            await self._feed.clock.sleep(_STOP_CHECK_SECONDS)
+        if not self._is_open:
+            # Opening may take as long as the store's retries.
+            reading.cancel()
+        self._stop()
+
+    def _stop_by(self, one: signal.Signals) -> None:
+        self.is_interrupted = one is signal.SIGINT
+        self._stop()
+
+    def _stop(self) -> None:
+        self._feed.stop()
+        self._is_stopping.set()
+
+    async def _work(self) -> None:
+        while True:
+            async with self._turn:
+                while isinstance(item := await self._feed.next(), HookCall):
+                    await self._call_hook(item)
+            if item is None:
+                return
+            await self._work_through(item)
+
+    async def _call_hook(self, call: HookCall) -> None:
+        hook = self._hooks.get(call.hook)
+        record_end = partial(self._feed.deliveries.record_end, call, was_told=hook is not None)
+        if hook is None:
+            record_end()
+            return
+        name = f"{call.hook} for {call.subject}"
+        with self._feed.slow_calls.watching(name, call.shard):
+            await self._threads.call(name, hook, call.subject, then=record_end)
+
+    async def _work_through(self, handed: HandedOut) -> None:
+        feed, holds = self._feed, self._feed.deliveries.is_held_back(handed)
+        calls = DeliveryCalls(
+            self._process,
+            handed.batch,
+            self._per_batch,
+            holds,
+            partial(feed.begin, handed),
+            None if self._max_age_seconds is None else self._is_too_old,
+        )
+
+        def note() -> None:
+            feed.deliveries.record(handed, calls.processed, calls.scattered)
+
+        failures, failed_at = 0, ""
+        while not calls.is_done and await feed.permission(handed, calls.next_index):
+            # A call for a batch takes many records at once.
+            taken = partial(int, calls.taken) if self._per_batch else lambda: calls.taken
+            with feed.slow_calls.watching(self._name, handed.key, handed.batch, taken):
+                error = await self._run_calls(calls, note)
+            if calls.wants_no_more:
+                self._stop()
+            if error is not None:
+                handed.leave(calls.taken)
+                place = place_of(calls.current)
+                failures, failed_at = failures + 1 if place == failed_at else 1, place
+                await self._settle(calls, note, error, failures)
+                if self._is_stopping.is_set():
+                    break
+        if not (calls.is_done or handed.is_cut):
+            feed.deliveries.leave(handed, calls.taken)
+        feed.deliveries.finish(handed)
+
+    def _is_too_old(self, record: Record) -> bool:
+        assert self._max_age_seconds is not None
+        age = self._feed.clock.now().timestamp() - record.arrival_epoch_seconds
+        return age > self._max_age_seconds
+
+    async def _run_calls(self, calls: DeliveryCalls, note: Callable[[], None]) -> Exception | None:
+        """Run calls; ``note`` what they have processed, even if this is cancelled."""
+        self._feed.notes.add(note)
+        try:
+            if self._is_async:
+                return await calls.run_async()
+            return await self._run_in_thread(calls)
+        finally:
+            self._feed.notes.discard(note)
+            note()
+
+    async def _run_in_thread(self, calls: DeliveryCalls) -> Exception | None:
+        running = self._threads.start(calls.run)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # A thread cannot be interrupted: it ends after the running call.
+            calls.stop()
+            await asyncio.wait([running])
+            if (error := running.result()) is not None:
+                # The scan raises what has ended it, not this.
+                _LOGGER.error(
+                    "The callback has failed for %s, too: %r", place_of(calls.current), error
+                )
+            raise
+
+    async def _settle(
+        self, calls: DeliveryCalls, note: Callable[[], None], error: Exception, failures: int
+    ) -> None:
+        """Do what the error policy says after ``failures`` failed calls in a row."""
+        place = place_of(calls.current)
+        step = next_step(self._on_error, error, failures, place, parts=calls.parts)
+        if not isinstance(step, DeadLetter):
+            await wait_for_event(self._is_stopping, timeout_seconds=step, clock=self._feed.clock)
+            return
+
+        def pass_over() -> None:
+            calls.pass_over()
+            note()
+
+        name, key = f"put of DeadLetter for {place}", calls.batch.shard.key
+        with self._feed.slow_calls.watching(name, key):
+            await self._threads.call(name, step.put_aside, calls.current, error, then=pass_over)
