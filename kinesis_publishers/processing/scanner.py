@@ -142,6 +142,8 @@ class Scanner:
             with feed.slow_calls.watching(self._name, handed.key, handed.batch, taken):
                 error = await self._run_calls(calls, note)
             if calls.wants_no_more:
+                # What must be finished follows.
+                calls.wants_no_more = False
                 self._stop()
             if error is not None:
                 handed.leave(calls.taken)
