@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from itertools import count
+from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
-from attrs import define
+from attrs import define, field
 
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.model import SequenceNumber, ShardKey, ShardProgress, resume_after
@@ -26,11 +29,13 @@ class HookCall:
     Attributes:
         subject: the argument: a shard that has ended, one that was lost, or a watermark.
         shard: the shard, if it is about one.
+        order: its place among what was handed out.
         end: the end of that shard.
     """
 
     hook: str
     subject: Any
+    order: int = field(eq=False)
     shard: ShardKey | None = None
     end: ShardStatus | None = None
 
@@ -48,19 +53,20 @@ def hooks_by_name(
     return {name: hook for name, hook in hooks.items() if hook is not None}
 
 
-def progress_within(delivery: Delivery, count: int) -> ShardProgress:
-    """Return the progress of a shard after ``count`` records of a delivery.
+def progress_within(delivery: Delivery, records: int) -> ShardProgress:
+    """Return the progress of a shard after so many ``records`` of a delivery.
 
     After the last record of an aggregate, the whole aggregate counts and is not read again.
     """
     batch = delivery.batch
-    if count >= len(batch):
+    if records >= len(batch):
         return delivery.progress
-    number, following = batch.sequence_numbers[count - 1 : count + 1]
+    number, following = batch.sequence_numbers[records - 1 : records + 1]
     subs = batch.sub_sequence_numbers
-    sub = subs[count - 1] if subs is not None and number == following else None
+    sub = subs[records - 1] if subs is not None and number == following else None
     return ShardProgress(
-        position=resume_after(SequenceNumber(number, sub)), as_of=batch.slice(0, count).last_arrival
+        position=resume_after(SequenceNumber(number, sub)),
+        as_of=batch.slice(0, records).last_arrival,
     )
 
 
@@ -87,12 +93,14 @@ class Deliveries(DeliverySink):
         self._lanes: dict[tuple[ShardKey, int | None], deque[HandedOut]] = {}
         # The shards whose last records were processed and must not be recorded yet.
         self._held_back: set[ShardKey] = set()
+        self._order = count()
         self._is_stopping = False
         self.checkpointer: Checkpointer | None = None
 
     def _add(self, item: Item) -> None:
         if not (self._is_stopping and isinstance(item, HookCall)):
-            self.waiting.append(item)
+            # Those that came first hold back the progress.
+            insort(self.waiting, item, key=attrgetter("order"))
             self._note_news()
 
     async def deliver(self, delivery: Delivery) -> None:
@@ -127,10 +135,12 @@ class Deliveries(DeliverySink):
     def _hand_out(self, work: Work, start: int, stop: int) -> None:
         batch = work.delivery.batch
         if self._cutting.is_whole:
-            parts = [HandedOut(work, batch)]
+            parts = [HandedOut(work, batch, next(self._order))]
         else:
-            cut = self._cutting.cut(batch, start, stop)
-            parts = [HandedOut(work, batch.take(places), lane, places) for lane, places in cut]
+            cut, order = self._cutting.cut(batch, start, stop), next(self._order)
+            parts = [
+                HandedOut(work, batch.take(places), order, lane, places) for lane, places in cut
+            ]
         work.parts += parts
         for part in parts:
             if part.lane is None:
@@ -194,7 +204,7 @@ class Deliveries(DeliverySink):
             for one in tuple(self.waiting):
                 if isinstance(one, HookCall) and one.end and one.shard == shard:
                     self.waiting.remove(one)
-            self._add(HookCall(_LOST, shard, shard))
+            self._add(HookCall(_LOST, shard, next(self._order), shard))
 
     async def hand_out_watermark(self, instant: datetime) -> None:
         """Queue a watermark. It replaces an earlier one that is still queued."""
@@ -202,7 +212,7 @@ class Deliveries(DeliverySink):
             # It may be reported now: everything before it has been processed.
             waiting.subject = instant
         else:
-            self._add(HookCall(_WATERMARK, instant))
+            self._add(HookCall(_WATERMARK, instant, next(self._order)))
 
     def _waiting_watermark(self) -> HookCall | None:
         calls = (one for one in self.waiting if isinstance(one, HookCall))
@@ -210,7 +220,7 @@ class Deliveries(DeliverySink):
 
     def observe(self, status: ShardStatus) -> None:
         if status.progress.is_ended:
-            self._add(HookCall(_ENDED, status.shard, status.shard.key, status))
+            self._add(HookCall(_ENDED, status.shard, next(self._order), status.shard.key, status))
 
     def put_back(self, call: HookCall) -> None:
         """Hand out a call once more: the hook failed, or was cancelled."""
@@ -221,23 +231,23 @@ class Deliveries(DeliverySink):
         """Return whether earlier records of the shard were processed but not recorded yet."""
         return handed.key in self._held_back
 
-    def record(self, handed: HandedOut, count: int, scattered: Sequence[int] = ()) -> None:
-        """Record the first ``count`` records of what was handed out as processed.
+    def record(self, handed: HandedOut, done: int, scattered: Sequence[int] = ()) -> None:
+        """Record the first ``done`` records of what was handed out as processed.
 
         ``scattered`` ones behind them count once those before them are done.
         """
-        if handed.work.is_lost or (count <= handed.noted and not scattered):
+        if handed.work.is_lost or (done <= handed.noted and not scattered):
             return
         recorded = handed.work.done
-        if handed.note(count, scattered):
+        if handed.note(done, scattered):
             works = self._works.get(handed.key)
             if works and works[0] is handed.work:
                 self._record(handed.work, handed.work.done - recorded)
             self._open(handed.key)
 
-    def leave(self, handed: HandedOut, count: int) -> None:
-        """Leave all but the first ``count`` records of what was handed out to the next run."""
-        handed.work.limit = min(handed.work.limit, handed.place_of(count))
+    def leave(self, handed: HandedOut, taken: int) -> None:
+        """Leave all but the first ``taken`` records of what was handed out to the next run."""
+        handed.work.limit = min(handed.work.limit, handed.place_of(taken))
 
     def _record(self, work: Work, records: int) -> None:
         self._held_back.discard(work.key)

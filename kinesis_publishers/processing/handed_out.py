@@ -14,8 +14,8 @@ from kinesis_publishers.model import RecordBatch, ShardKey
 
 # Of the records of a shard that may be in flight: small parts end at about the same time.
 _PARTS_IN_FLIGHT: Final = 4
-# For each worker, so that no worker waits for a lane while records of others wait.
-_LANES: Final = 8
+# For each worker: keys that share a lane wait for each other.
+_LANES: Final = 64
 
 
 _ORDERS: Final = ("shard", "partition_key", None)
@@ -91,15 +91,12 @@ class Cutting:
         self, batch: RecordBatch, start: int, stop: int
     ) -> Iterator[tuple[int | None, Sequence[int]]]:
         """Yield the lane of each part of a range of ``batch``, and the indices of its records."""
-        count = self.workers * (1 if self.per_batch else _LANES)
-        if self.ordered_by == "shard":
-            lanes: dict[int, Sequence[int]] = {0: range(start, stop)}
-        elif self.ordered_by is None:
-            size = -(-(stop - start) // count)
-            if self.per_batch and self.max_records is not None:
-                size = self.max_records
+        lanes: dict[int, Sequence[int]] = {0: range(start, stop)}
+        if self.ordered_by is None and not self.per_batch:
+            size = -(-(stop - start) // (2 * self.workers))
             lanes = {at: range(at, min(at + size, stop)) for at in range(start, stop, size)}
-        else:
+        elif self.ordered_by == "partition_key":
+            count = self.workers * (1 if self.per_batch else _LANES)
             by_key: dict[int, list[int]] = {}
             for index in range(start, stop):
                 key = batch.partition_keys[index]
@@ -188,6 +185,7 @@ class HandedOut:
 
     Attributes:
         batch: the records, at least one.
+        order: its place among what was handed out.
         lane: parts of one lane come one after another; ``None`` if it is in no lane.
         places: the indices of the records in their delivery; ``None`` if they are all of it.
         noted: how many of the first records have been noted as done.
@@ -196,6 +194,7 @@ class HandedOut:
 
     work: Work
     batch: RecordBatch
+    order: int
     lane: int | None = 0
     places: Sequence[int] | None = None
     noted: int = field(default=0, init=False)

@@ -101,7 +101,7 @@ async def test_a_reader_whose_task_was_cancelled_from_outside_does_not_wait_for_
 
 
 def watermark(instant: datetime) -> HookCall:
-    return HookCall("on_watermark", instant)
+    return HookCall("on_watermark", instant, 0)
 
 
 async def test_of_the_watermarks_that_wait_only_the_latest_is_handed_out() -> None:
