@@ -14,6 +14,8 @@ from kinesis_publishers.model import RecordBatch, ShardKey
 
 # Of the records of a shard that may be in flight: small parts end at about the same time.
 _PARTS_IN_FLIGHT: Final = 4
+# Records without an order in one part: a slow one holds up the others.
+_UNORDERED: Final = 4
 # For each worker: keys that share a lane wait for each other.
 _LANES: Final = 64
 
@@ -93,8 +95,8 @@ class Cutting:
         """Yield the lane of each part of a range of ``batch``, and the indices of its records."""
         lanes: dict[int, Sequence[int]] = {0: range(start, stop)}
         if self.ordered_by is None and not self.per_batch:
-            size = -(-(stop - start) // (2 * self.workers))
-            lanes = {at: range(at, min(at + size, stop)) for at in range(start, stop, size)}
+            firsts = range(start, stop, _UNORDERED)
+            lanes = {first: range(first, min(first + _UNORDERED, stop)) for first in firsts}
         elif self.ordered_by == "partition_key":
             count = self.workers * (1 if self.per_batch else _LANES)
             by_key: dict[int, list[int]] = {}
