@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from kinesis_publishers.model import StreamIdentity as StreamIdentity
     from kinesis_publishers.model import StreamProgress as StreamProgress
     from kinesis_publishers.model import UserRecord as UserRecord
+    from kinesis_publishers.processing import AsyncCheckpointing as AsyncCheckpointing
+    from kinesis_publishers.processing import Checkpointing as Checkpointing
     from kinesis_publishers.processing import DeadLetter as DeadLetter
     from kinesis_publishers.processing import ErrorPolicy as ErrorPolicy
     from kinesis_publishers.processing import RecordIterator as RecordIterator
@@ -92,8 +94,8 @@ _NAMES: Final = {
         "StoredCheckpoint StreamIdentity StreamProgress UserRecord"
     ),
     "processing": (
-        "DeadLetter ErrorPolicy RecordIterator RecordStream RetryOnError ScanResult StopOnError "
-        "read records scan with_error_policy"
+        "AsyncCheckpointing Checkpointing DeadLetter ErrorPolicy RecordIterator RecordStream "
+        "RetryOnError ScanResult StopOnError read records scan with_error_policy"
     ),
     "producing": "BlockingProducer KinesisProducer PutResult",
     "progress.checkpointer": "Checkpointer",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from attrs import frozen
 
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties
+from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.events import EventSink, log_event
 from kinesis_publishers.model import (
     CheckpointVersion,
@@ -36,6 +37,20 @@ class CheckpointStoreContext:
     retry: RetryPolicy
     clock: Clock
     events: EventSink = log_event
+
+
+@frozen(kw_only=True)
+class JoinedWrite:
+    """A write in a transaction of the application.
+
+    Attributes:
+        version: what the row has once the transaction is committed.
+        execute: makes the write; returns whether it was made, and not refused. With an asynchronous
+            transaction it returns an awaitable of that.
+    """
+
+    version: CheckpointVersion
+    execute: Callable[[], bool | Awaitable[bool]]
 
 
 class CheckpointStore(ABC):
@@ -96,6 +111,34 @@ class CheckpointStore(ABC):
             StaleCheckpointError: a shard has another version than the expected one.
             RetriesExhaustedError: the storage was unavailable or busy for too long.
         """
+
+    def join(
+        self,
+        transaction: Any,
+        write: CheckpointWrite,
+        owner: ShardKey | None,
+        request: Mapping[str, Any],
+    ) -> JoinedWrite:
+        """Make a write part of a transaction of the application, which must be of this storage.
+
+        It is refused as by :meth:`save`, or if another store has written the row ``owner``. Whether
+        the transaction is committed is the caller's affair. Optional: this refuses it.
+
+        Args:
+            transaction: where the write goes, as a connection; the store says which kinds it takes.
+            write: of a row that exists.
+            owner: the row by which a single reader has the stream; ``None`` with leases.
+            request: further arguments of the call that ends the transaction, for a storage whose
+                transactions are one call.
+
+        Raises:
+            CheckpointError: the store has no transactions that others can use.
+            TypeError: it takes no such transaction.
+        """
+        raise CheckpointError(
+            f"Checkpoints in {self} cannot be part of a transaction: set kinesis.checkpoint.store "
+            "to sql, with the URL of the database that the transaction is of, or to dynamodb."
+        )
 
     @abstractmethod
     async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:

@@ -68,7 +68,8 @@ from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 
 if TYPE_CHECKING:
     from kinesis_publishers.aws.control_plane import Boto3ControlPlane
-    from kinesis_publishers.progress.checkpointer import Checkpointer, KeptProgress
+    from kinesis_publishers.progress.checkpointer import Checkpointer
+    from kinesis_publishers.progress.kept import KeptProgress
 
 
 @frozen(kw_only=True)

@@ -49,9 +49,16 @@ class DynamoDbCheckpointStore(DynamoDbStore):
         )
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
-        return await self.table.apply(changes, self._request, stored_version)
+        return await self.table.apply(changes, self.request, stored_version)
 
-    def _request(
+    def owner_check(self, owner: ShardKey) -> dict[str, Any]:
+        return {
+            "Key": item_of(_key(self._context.application, owner)),
+            "ConditionExpression": "writer = :own",
+            "ExpressionAttributeValues": item_of({":own": self._book.writer}),
+        }
+
+    def request(
         self, attempt: Attempt, checkpoint: Checkpoint | None
     ) -> tuple[str, dict[str, Any]]:
         application = self._context.application

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+import inspect
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from attrs import define, field
 
-from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite
 from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
 from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
 from kinesis_publishers.checkpoints.versions import (
@@ -21,7 +24,7 @@ from kinesis_publishers.checkpoints.versions import (
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import AwsConfig, BillingMode, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError
-from kinesis_publishers.model import Checkpoint, CheckpointVersion
+from kinesis_publishers.model import Checkpoint, CheckpointVersion, CheckpointWrite, ShardKey
 from kinesis_publishers.tasks import TaskScope
 
 _T = TypeVar("_T")
@@ -239,6 +242,24 @@ class DynamoDbTable:
         return refusals
 
 
+@contextmanager
+def _refusing(own: int) -> Iterator[list[bool]]:
+    """Suppress the error of a transaction in which the ``own`` last items were refused."""
+    try:
+        yield []
+    except Exception as error:
+        response = getattr(error, "response", {})
+        reasons = [one.get("Code") for one in response.get("CancellationReasons", ())]
+        others = {*reasons[:-own]} - {"None", None}
+        if others or not _REFUSED & {*reasons[-own:]}:
+            raise
+
+
+_KINDS: Final = {"PutItem": "Put", "UpdateItem": "Update"}
+# Of items of a transaction: another writer was first, or is at work.
+_REFUSED: Final = {"ConditionalCheckFailed", "TransactionConflict"}
+
+
 class DynamoDbStore(VersionedStore):
     """A store in a :attr:`table`; subclasses define its form."""
 
@@ -253,6 +274,54 @@ class DynamoDbStore(VersionedStore):
 
     def __str__(self) -> str:
         return str(self.table)
+
+    @abstractmethod
+    def request(
+        self, attempt: Attempt, checkpoint: Checkpoint | None
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the operation of a change, and its parameters."""
+
+    def owner_check(self, owner: ShardKey) -> dict[str, Any]:
+        """Return the key and the condition of a row that this store wrote last."""
+        raise CheckpointError(f"{self} has no rows by which a single reader owns a stream.")
+
+    def join(
+        self,
+        transaction: Any,
+        write: CheckpointWrite,
+        owner: ShardKey | None,
+        request: Mapping[str, Any],
+    ) -> JoinedWrite:
+        call = getattr(transaction, "transact_write_items", None)
+        if call is None or not isinstance(request.get("TransactItems"), list | tuple):
+            raise TypeError(
+                f"The checkpoint goes into a TransactWriteItems with {self}: give a client for "
+                "DynamoDB, of boto3 or aiobotocore, and TransactItems=[...], not "
+                f"{transaction!r:.200} with {', '.join(request) or 'nothing'}."
+            )
+        attempt = self._book.attempt_joined(write.shard, write.expected)
+        operation, parameters = self.request(attempt, write.checkpoint)
+        items = [{_KINDS[operation]: {"TableName": self.table.config.table, **parameters}}]
+        if owner is not None:
+            check = {"TableName": self.table.config.table, **self.owner_check(owner)}
+            items.append({"ConditionCheck": check})
+        call = partial(call, **{**request, "TransactItems": [*request["TransactItems"], *items]})
+
+        async def write_async(answer: Awaitable[object]) -> bool:
+            with _refusing(len(items)) as made:
+                await answer
+                made.append(True)
+            return bool(made)
+
+        def run() -> bool | Awaitable[bool]:
+            with _refusing(len(items)) as made:
+                answer = call()
+                if inspect.isawaitable(answer):
+                    return write_async(answer)
+                made.append(True)
+            return bool(made)
+
+        return JoinedWrite(version=attempt.version, execute=run)
 
     async def open(self) -> None:
         await super().open()

@@ -289,9 +289,14 @@ class KclLeaseTable(DynamoDbStore):
                 "`kinesis-publishers leases import -`."
             )
 
+    def request(
+        self, attempt: Attempt, checkpoint: Checkpoint | None
+    ) -> tuple[str, dict[str, Any]]:
+        return self._rows.request(attempt, checkpoint)
+
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         of_shards = [one for one in changes if one[0].shard.shard_id != WHOLE_STREAM]
-        return await self.table.apply(of_shards, self._rows.request, _version_of)
+        return await self.table.apply(of_shards, self.request, _version_of)
 
 
 def _version_of(found: Values) -> tuple[CheckpointVersion | None, str | None]:

@@ -1,9 +1,9 @@
-"""Checkpoints in a table of PostgreSQL, MySQL or MariaDB: needs an extra."""
+"""Checkpoints in a table of PostgreSQL, MySQL, MariaDB or SQLite: needs an extra."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import groupby
@@ -13,17 +13,26 @@ from typing import Any, Final, Self, TypeVar
 import sqlalchemy as sa
 from attrs import asdict
 from sqlalchemy.exc import DBAPIError, NoSuchTableError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.orm import Session
 
-from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite
 from kinesis_publishers.checkpoints.sql_database import engine_of, failure_in
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
-from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore, place_of
+from kinesis_publishers.checkpoints.versions import (
+    Attempt,
+    Change,
+    Refusal,
+    VersionedStore,
+    place_of,
+)
 from kinesis_publishers.config import Properties, SqlCheckpointConfig
 from kinesis_publishers.errors import CheckpointError
-from kinesis_publishers.model import ShardKey, StoredCheckpoint
+from kinesis_publishers.model import CheckpointWrite, ShardKey, StoredCheckpoint
 
 _T = TypeVar("_T")
+
+_TRANSACTIONS: Final = (sa.Connection, Session, AsyncConnection, AsyncSession)
 
 # A slower heartbeat would not keep a lease.
 _TRANSACTION_SECONDS: Final = 10.0
@@ -126,6 +135,72 @@ class SqlCheckpointStore(VersionedStore):
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         return await self._call(lambda connection: self._write(changes, connection))
+
+    def join(
+        self,
+        transaction: Any,
+        write: CheckpointWrite,
+        owner: ShardKey | None,
+        request: Mapping[str, Any],
+    ) -> JoinedWrite:
+        if request or not isinstance(transaction, _TRANSACTIONS):
+            raise TypeError(
+                f"The checkpoint goes into a transaction of {self}: give a Connection, Session, "
+                f"AsyncConnection or AsyncSession of SQLAlchemy alone, not {transaction!r:.200}."
+            )
+        attempt = self._book.attempt_joined(write.shard, write.expected)
+        fields = fields_of(write.checkpoint, attempt.version, self._context.clock.now())
+        update = (
+            self._table.update()
+            .where(*self._is_row(write.shard), self._is_replaced_by(attempt))
+            .values(**dict.fromkeys(_OPTIONAL) | fields)
+        )
+
+        def execute(session: Any) -> bool:
+            connection = session.connection() if isinstance(session, Session) else session
+            self._check_transaction(connection)
+            if owner is not None:
+                # Until the end of the transaction, no other reader takes the stream over.
+                found = sa.select(self._table.c.writer).where(*self._is_row(owner))
+                if connection.scalar(found.with_for_update(read=True)) != self._book.writer:
+                    return False
+            changed: int = connection.execute(update).rowcount
+            return changed == 1
+
+        def run() -> bool | Awaitable[bool]:
+            if isinstance(transaction, AsyncConnection | AsyncSession):
+                return transaction.run_sync(execute)
+            return execute(transaction)
+
+        return JoinedWrite(version=attempt.version, execute=run)
+
+    def _is_row(self, shard: ShardKey) -> list[sa.ColumnElement[bool]]:
+        key = {"application": self._context.application, **asdict(shard)}
+        return [self._table.c[name] == value for name, value in key.items()]
+
+    def _is_replaced_by(self, attempt: Attempt) -> sa.ColumnElement[bool]:
+        """Return ``attempt.replaces`` as a condition."""
+        number, writer, known = self._table.c.version, self._table.c.writer, attempt.expected
+        own = number.between(attempt.first_unanswered, attempt.version.number)
+        repeated = sa.and_(own, writer == attempt.version.writer)
+        if known is None:
+            return repeated
+        return sa.or_(sa.and_(number == known.number, writer == known.writer), repeated)
+
+    def _check_transaction(self, connection: sa.Connection) -> None:
+        dialect, ours = connection.dialect.name, self._engine.dialect.name
+        if {dialect, ours} not in ({ours}, {"mysql", "mariadb"}):
+            raise CheckpointError(
+                f"The transaction is of {dialect}, and the checkpoints are in {self}"
+            )
+        # SQLite's driver begins transactions itself, or lets SQLAlchemy begin them.
+        if dialect != "sqlite" and connection.dialect.detect_autocommit_setting(
+            connection.connection.dbapi_connection  # type: ignore[arg-type]
+        ):
+            raise CheckpointError(
+                "The connection commits each statement by itself (AUTOCOMMIT), and has no "
+                "transaction for the checkpoint: give it another isolation_level."
+            )
 
     async def _call(self, work: Callable[[AsyncConnection], Awaitable[_T]]) -> _T:
         """Run ``work`` in a transaction, with retries of the whole."""

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from kinesis_publishers.checkpoints.sqlite import SQLITE_MEANINGS
 from kinesis_publishers.checkpoints.versions import Meaning, failure_of, place_of
 from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import (
@@ -30,12 +31,15 @@ _DRIVERS: Final = {
     "postgres": ("postgresql+asyncpg", "postgres"),
     "mysql": ("mysql+asyncmy", "mysql"),
     "mariadb": ("mysql+asyncmy", "mysql"),
+    "sqlite": ("sqlite+aiosqlite", "sqlite"),
 }
 # By extra: a process that hangs in a transaction loses its locks after a second. MySQL has no such
 # limit, and reads the second one as a comment.
 _LIMITS: Final = {
     "postgres": "SET idle_in_transaction_session_timeout = 1000",
     "mysql": "SET @limits = 1 /*M!100300 , SESSION idle_transaction_timeout = 1 */",
+    # A written checkpoint survives a power failure, and a lock is waited for so long, in ms.
+    "sqlite": "PRAGMA synchronous = EXTRA;PRAGMA busy_timeout = 1000",
 }
 # By SQLSTATE of PostgreSQL, or by number of MySQL and MariaDB.
 _MEANINGS: Final[tuple[Meaning, ...]] = (
@@ -96,6 +100,7 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
         CheckpointError,
         f"it is not a table of checkpoints: set {_TABLE_KEY} to another",
     ),
+    *SQLITE_MEANINGS,
     # From the driver, which gets all parameters of the URL.
     ("TypeError|ValueError", InvalidOptionError, f"remove or correct the parameter in {_URL_KEY}"),
     ("", CheckpointError, f"check {_URL_KEY}, and the log of the server"),
@@ -118,7 +123,7 @@ def engine_of(text: str) -> AsyncEngine:
         engine = create_async_engine(
             url.set(drivername=driver),
             # MySQL's default locks gaps between rows, in which others could not create theirs.
-            isolation_level="READ COMMITTED",
+            isolation_level="SERIALIZABLE" if extra == "sqlite" else "READ COMMITTED",
             # More connections are opened only while a cancelled call ends.
             pool_size=1,
             hide_parameters=True,
@@ -131,12 +136,19 @@ def engine_of(text: str) -> AsyncEngine:
     except (TypeError, ValueError) as error:
         raise failure_in(place_of(text), error) from error
     sa.event.listen(engine.sync_engine, "connect", partial(_limit, _LIMITS[extra]))
+    if extra == "sqlite":
+        # Its driver would begin a transaction with the first write, which may be refused then.
+        begin = lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE")  # noqa: E731
+        sa.event.listen(engine.sync_engine, "begin", begin)
     return engine
 
 
-def _limit(statement: str, connection: Any, _: object) -> None:
+def _limit(statements: str, connection: Any, _: object) -> None:
+    if "PRAGMA" in statements:
+        connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute(statement)
+    for statement in statements.split(";"):
+        cursor.execute(statement)
     cursor.close()
     connection.commit()
 
@@ -144,9 +156,9 @@ def _limit(statement: str, connection: Any, _: object) -> None:
 def failure_in(where: object, error: Exception) -> KinesisPublishersError:
     """Return our error for one of the driver, whose text does not have the URL."""
     cause = getattr(error, "orig", None) or error
-    code = getattr(cause, "sqlstate", None)
+    code = getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None)
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         code = "08"
-    elif isinstance(error, DBAPIError) and isinstance(cause.args[0], int):
+    elif isinstance(error, DBAPIError) and cause.args and isinstance(cause.args[0], int):
         code = cause.args[0]
     return failure_of(where, cause, code, _MEANINGS)

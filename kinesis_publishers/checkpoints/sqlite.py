@@ -16,7 +16,13 @@ from attrs import asdict
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
-from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore, failure_of
+from kinesis_publishers.checkpoints.versions import (
+    Change,
+    Meaning,
+    Refusal,
+    VersionedStore,
+    failure_of,
+)
 from kinesis_publishers.config import Properties, SqliteCheckpointConfig
 from kinesis_publishers.errors import CheckpointError, InternalServiceError, ResourceInUseError
 from kinesis_publishers.model import ShardKey, StoredCheckpoint
@@ -62,7 +68,7 @@ _DELETE: Final = f"DELETE {_OF_SHARD}"
 # How long a call waits for the lock of another process before the retry policy repeats it.
 _LOCK_SECONDS: Final = 1.0
 
-_MEANINGS: Final = (
+SQLITE_MEANINGS: Final[tuple[Meaning, ...]] = (
     # PROTOCOL is a race for the lock that has lasted too long.
     ("SQLITE_(BUSY|LOCKED|PROTOCOL)", ResourceInUseError, "another process has locked it"),
     ("SQLITE_(FULL|IOERR|NOMEM)", InternalServiceError, "see to its disk, and make room there"),
@@ -71,6 +77,9 @@ _MEANINGS: Final = (
         CheckpointError,
         "it is damaged or no database of checkpoints: restore it from a backup, or name another",
     ),
+)
+_MEANINGS: Final = (
+    *SQLITE_MEANINGS,
     (
         "",
         CheckpointError,

@@ -99,6 +99,15 @@ class WriteBook:
             first_unanswered=self._unanswered.setdefault(shard, number),
         )
 
+    def attempt_joined(self, shard: ShardKey, expected: CheckpointVersion | None) -> Attempt:
+        """Return a write in a transaction of the application, whose outcome the caller learns.
+
+        Until then no later attempt replaces what it may have written.
+        """
+        attempt = self.attempt(shard, expected)
+        del self._unanswered[shard]
+        return attempt
+
     def confirm(self, attempts: Iterable[Attempt]) -> dict[ShardKey, CheckpointVersion]:
         """Confirm writes to the caller; return their versions."""
         versions = {}

@@ -18,7 +18,7 @@ from kinesis_publishers.abc import CheckpointStore, ShardAssigner
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import LeaseConfig
 from kinesis_publishers.engine.alignment import Front
-from kinesis_publishers.errors import KinesisPublishersError
+from kinesis_publishers.errors import KinesisPublishersError, StaleCheckpointError
 from kinesis_publishers.events import (
     CheckpointsSaved,
     ConsumerRegistered,
@@ -47,7 +47,7 @@ from kinesis_publishers.model import (
     ShardProgress,
     StreamProgress,
 )
-from kinesis_publishers.progress.checkpointer import KeptProgress, Turn
+from kinesis_publishers.progress.kept import KeptProgress, Turn
 from kinesis_publishers.progress.rows import Identities, Listing, Progress, ProgressRows
 
 _LOGGER = logging.getLogger(__name__)
@@ -199,7 +199,9 @@ class Leases(KeptProgress):
         events: EventSink = ignore_event,
     ) -> None:
         self._config, self._clock, self._events = config, clock, events
-        self._rows = rows = LeaseRows(ProgressRows(store, clock), clock, config.failover_seconds)
+        self.rows = ProgressRows(store, clock)
+        self._rows = rows = LeaseRows(self.rows, clock, config.failover_seconds)
+        self.turn = rows.turn
         # No other worker has it, and it shows where this one runs.
         own_id = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         worker = config.worker_id or own_id
@@ -233,6 +235,16 @@ class Leases(KeptProgress):
         # The next renewal writes it.
         if held := self._held.held.get(key):
             held.row = evolve(held.row, checkpoint=evolve(held.row.checkpoint, progress=progress))
+
+    def row_with(
+        self, key: ShardKey, progress: ShardProgress
+    ) -> tuple[Checkpoint, ShardKey | None]:
+        return self._with_progress(key, progress), None
+
+    async def learn(self, key: ShardKey, refused: StaleCheckpointError) -> None:
+        await self.rows.load()
+        if key not in self._held.held:
+            raise refused
 
     async def write(self, progress: Progress) -> None:
         async with self._rows.turn:

@@ -1,6 +1,8 @@
 """The simple API: records one by one, in a loop or through a callback, with checkpoints."""
 
 from kinesis_publishers.processing.calls import ScanResult as ScanResult
+from kinesis_publishers.processing.checkpointing import AsyncCheckpointing as AsyncCheckpointing
+from kinesis_publishers.processing.checkpointing import Checkpointing as Checkpointing
 from kinesis_publishers.processing.error_policies import DeadLetter as DeadLetter
 from kinesis_publishers.processing.error_policies import ErrorPolicy as ErrorPolicy
 from kinesis_publishers.processing.error_policies import RetryOnError as RetryOnError

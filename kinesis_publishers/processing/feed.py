@@ -210,13 +210,14 @@ class DeliveryFeed:
             await self._has_news.wait()
         return None
 
-    def _may_deliver(self, handed: HandedOut) -> bool:
+    def may_deliver(self, handed: HandedOut) -> bool:
+        """Return whether this process may process records of a shard now. Any thread may call."""
         return self._sharing is None or self._sharing.may_deliver(handed.key)
 
     def begin(self, handed: HandedOut, index: int) -> bool:
         """Return whether a record, and those before it, may be processed. Any thread may call."""
         self.process.check("this reader")
-        return self._may_deliver(handed) and handed.begin(index)
+        return self.may_deliver(handed) and handed.begin(index)
 
     async def permission(self, handed: HandedOut, index: int | None = None) -> bool:
         """Wait until processing may continue; return whether it may.
@@ -228,12 +229,12 @@ class DeliveryFeed:
             return not handed.is_cut if index is None else handed.may_begin(index)
 
         self.process.check("this reader")
-        while is_wanted() and not (self.is_stopping or self._may_deliver(handed)):
+        while is_wanted() and not (self.is_stopping or self.may_deliver(handed)):
             if self._has_ended.is_set():
                 # Nothing else would end the wait.
                 self._raise_if_failed()
             await self.clock.sleep(_NOTE_SECONDS)
-        return is_wanted() and self._may_deliver(handed)
+        return is_wanted() and self.may_deliver(handed)
 
     def stop(self) -> None:
         """Hand out nothing more but what must be finished; progress may still be recorded."""

@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from datetime import datetime
 from threading import Thread
-from typing import Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Options, Properties, Scalar
@@ -18,6 +18,7 @@ from kinesis_publishers.event_loop import CLOSED_AT_EXIT, OpenInThread
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import call_plain
+from kinesis_publishers.processing.checkpointing import Checkpointing
 from kinesis_publishers.processing.decoders import Decoder
 from kinesis_publishers.processing.deliveries import hooks_by_name
 from kinesis_publishers.processing.error_policies import DeadLetter, StopOnError, check_callback
@@ -102,6 +103,17 @@ class RecordIterator(Iterator["Record"]):
             raise StopIteration
         return record
 
+    def stage(self) -> None:
+        """Record the current record as processed before the next one is asked for."""
+        self._reading.checkpointing().stage()
+
+    def checkpoint(self, transaction: Any = None, **request: Any) -> None:
+        """Record the current record as processed, and write that, now or in a transaction.
+
+        See :meth:`AsyncCheckpointing.checkpoint`.
+        """
+        self._reading.checkpointing().checkpoint(transaction, **request)
+
     def stop(self) -> None:
         """End the iteration after the current record; any thread may call it."""
         self._reading.stop()
@@ -146,6 +158,12 @@ class _Reading:
         CLOSED_AT_EXIT.add(self)
         # Not in the loop that may run in this thread, and waits for it.
         self._signals.enter_context(stopped_by_signals(self._stop_by, in_loop=False))
+
+    def checkpointing(self) -> Checkpointing:
+        if self._opened is None:
+            raise RuntimeError("There is no current record: call this in the body of the loop")
+        self._opened.process.check("this reader")
+        return Checkpointing(self._stream.checkpointing, self._opened.loop.start)
 
     def next(self) -> Record | None:
         """Wait for the next record; return ``None`` at the end."""

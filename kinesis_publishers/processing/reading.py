@@ -14,6 +14,7 @@ from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import check_event_times
+from kinesis_publishers.processing.checkpointing import AsyncCheckpointing
 from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
 from kinesis_publishers.processing.deliveries import HookCall, hooks_by_name
 from kinesis_publishers.processing.error_policies import (
@@ -144,12 +145,29 @@ class RecordStream(AsyncIterator["Record"]):
         # How many records of the delivery have been handed out, and how many are processed.
         self._taken = self._processed = 0
         self._next_turn = 0.0
+        self.checkpointing = AsyncCheckpointing(feed.deliveries, self._current)
         # Open while the loop is busy with a record.
         self._body = ExitStack()
 
     def stop(self) -> None:
         """End the iteration after the current record."""
         self._feed.stop()
+
+    def _current(self) -> tuple[HandedOut, int]:
+        if self._handed is None or not self._taken:
+            raise RuntimeError("There is no current record: call this in the body of the loop")
+        return self._handed, self._taken
+
+    def stage(self) -> None:
+        """Record the current record as processed before the next one is asked for."""
+        self.checkpointing.stage()
+
+    async def checkpoint(self, transaction: Any = None, **request: Any) -> None:
+        """Record the current record as processed, and write that, now or in a transaction.
+
+        See :meth:`AsyncCheckpointing.checkpoint`.
+        """
+        await self.checkpointing.checkpoint(transaction, **request)
 
     async def __aenter__(self) -> Self:
         if self._is_entered or self._is_over:
@@ -190,6 +208,8 @@ class RecordStream(AsyncIterator["Record"]):
         if self._is_open and not (self._is_over or self._feed.process.is_left):
             self._is_over = True
             self._body.close()
+            if await self.checkpointing.settle(error):
+                self._processed = self._taken
             self._note()
             kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
             await self._resources.__aexit__(kind, error, traceback)
@@ -201,7 +221,7 @@ class RecordStream(AsyncIterator["Record"]):
         """Return the next record if that needs no wait: the previous one has been processed."""
         if self._is_open and self._feed.process.is_left:
             self._feed.process.check("this reader")
-        if self._failed is not None:
+        if self._failed is not None or self.checkpointing.is_open:
             return None
         self._processed = self._taken
         is_cut = self._handed is not None and self._handed.is_cut
@@ -260,6 +280,9 @@ class RecordStream(AsyncIterator["Record"]):
         try:
             if not self._is_open:
                 await self._open()
+            if self.checkpointing.is_open:
+                await self.checkpointing.settle(None)
+                self._processed = self._taken
             await self._follow_policy()
             await self._take_turns()
             record = await self._next_record()

@@ -13,8 +13,10 @@ from typing import Any
 
 from attrs import Factory, define, field
 
+from kinesis_publishers.errors import StaleCheckpointError
 from kinesis_publishers.model import Record
 from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process
+from kinesis_publishers.processing.checkpointing import AsyncCheckpointing, with_checkpointer
 from kinesis_publishers.processing.deliveries import HookCall
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
@@ -41,10 +43,13 @@ class Scanner:
     """
 
     _process: Process
+    # Makes of it what is called, and what that fails for.
+    _wrap: Callable[[Process], Process]
     _name: str
     _feed: DeliveryFeed
     _hooks: Mapping[str, Callable[[Any], None]]
     _is_async: bool = field(kw_only=True)
+    _takes_checkpointer: bool = field(kw_only=True)
     _workers: int = field(kw_only=True)
     _per_batch: bool = field(kw_only=True)
     _on_error: ErrorPolicy = field(kw_only=True)
@@ -123,8 +128,14 @@ class Scanner:
 
     async def _work_through(self, handed: HandedOut) -> None:
         feed, holds = self._feed, self._feed.deliveries.is_held_back(handed)
+        process = self._process
+        if self._takes_checkpointer:
+            checkpointing = AsyncCheckpointing(
+                feed.deliveries, lambda: (handed, calls.next_index + 1)
+            )
+            process = with_checkpointer(process, checkpointing, asyncio.get_running_loop())
         calls = DeliveryCalls(
-            self._process,
+            self._wrap(process),
             handed.batch,
             self._per_batch,
             holds,
@@ -147,6 +158,9 @@ class Scanner:
                 self._stop()
             if error is not None:
                 handed.leave(calls.taken)
+                if isinstance(error, StaleCheckpointError) and not feed.may_deliver(handed):
+                    # It has rolled its transaction back: the records are another worker's.
+                    continue
                 place = place_of(calls.current)
                 failures, failed_at = failures + 1 if place == failed_at else 1, place
                 await self._settle(calls, note, error, failures)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial, reduce
 from inspect import iscoroutinefunction
 from typing import Any, Literal, Unpack
 
@@ -23,6 +24,7 @@ from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import Process, ScanResult
+from kinesis_publishers.processing.checkpointing import takes_checkpointer
 from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
 from kinesis_publishers.processing.deliveries import hooks_by_name
 from kinesis_publishers.processing.error_policies import (
@@ -78,7 +80,8 @@ def scan(
     Args:
         process: takes a :class:`~kinesis_publishers.Record`, in a thread of its own, and returns
             ``None`` or a :class:`ScanResult`. An async function runs on the event loop that reads:
-            it must not block.
+            it must not block. If it has a parameter ``checkpointer``, that is a
+            :class:`Checkpointing`, or an :class:`AsyncCheckpointing` for an async function.
         decode: as of ``read``; what it raises counts as raised by ``process``.
         where: tells for each record whether ``process`` takes it; the others count as processed.
         max_age: records that arrived longer ago go to ``on_error``, which must end in a
@@ -136,21 +139,30 @@ def scan(
         check_policy(on_error, properties)
     if max_age is not None and not isinstance(last_policy(on_error), DeadLetter):
         raise ValueError("max_age needs an on_error that takes such records: DeadLetter(...)")
-    name = name_of(process)
+    wants_checkpointer = takes_checkpointer(process)
+    if wants_checkpointer and ordered_by != "shard":
+        raise ValueError(
+            "process takes a checkpointer, whose checkpoints follow the order of a shard: leave "
+            "ordered_by='shard'"
+        )
+    wraps: list[Callable[[Process], Process]] = []
     if where is not None:
         check_callback("where", where)
-        process = _filtered(process, where, per_batch=per_batch)
+        wraps.append(partial(_filtered, where=where, per_batch=per_batch))
     if decoder := decoder_of(decode):
-        process = _with_values(process, decoder)
+        wraps.append(partial(_with_values, decode=decoder))
     on_invalid = properties.get(SourceConfig.on_invalid_aggregate)
     if on_invalid is OnInvalidAggregate.DEAD_LETTER and not per_batch:
-        process, properties = _with_dead_letters(process, properties, on_error)
+        wrap, properties = _with_dead_letters(properties, on_error)
+        wraps.append(wrap)
     scanner = Scanner(
         process,
-        name,
+        lambda inner: reduce(lambda made, wrap: wrap(made), wraps, inner),
+        name_of(process),
         DeliveryFeed.from_properties(properties, hooks, events, clock, cutting),
         hooks,
         is_async=is_async,
+        takes_checkpointer=wants_checkpointer,
         workers=workers,
         per_batch=per_batch,
         on_error=on_error,
@@ -179,21 +191,24 @@ def _with_values(process: Process, decode: Decoder) -> Process:
 
 
 def _with_dead_letters(
-    process: Process, properties: Properties, policy: ErrorPolicy
-) -> tuple[Process, Properties]:
-    """Make ``process`` fail for invalid aggregates, which it receives undecoded."""
+    properties: Properties, policy: ErrorPolicy
+) -> tuple[Callable[[Process], Process], Properties]:
+    """Make a function fail for invalid aggregates, which it receives undecoded."""
     if not isinstance(last_policy(policy), DeadLetter):
-        return process, properties  # Opening the fetcher refuses them.
+        return lambda process: process, properties  # Opening the fetcher refuses them.
     # With OFF every aggregate is delivered as it is, valid or not.
     is_off = properties.get(SourceConfig.aggregation) is AggregationMode.OFF
 
-    def process_valid(record: Record) -> ScanResult | None:
-        if record.is_undecoded_aggregate and not is_off:
-            raise AggregationError("the record begins like an aggregate and is not a valid one")
-        return process(record)
+    def wrap(process: Process) -> Process:
+        def process_valid(record: Record) -> ScanResult | None:
+            if record.is_undecoded_aggregate and not is_off:
+                raise AggregationError("the record begins like an aggregate and is not a valid one")
+            return process(record)
+
+        return process_valid
 
     plain = {SourceConfig.on_invalid_aggregate: OnInvalidAggregate.PLAIN.value}
-    return process_valid, properties.with_values(plain)
+    return wrap, properties.with_values(plain)
 
 
 def _check_no_loop() -> None:

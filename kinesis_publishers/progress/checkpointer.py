@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeAlias
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
 from attrs import define, evolve, field
 
+from kinesis_publishers.abc import JoinedWrite
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.engine.delivery import (
@@ -19,7 +20,11 @@ from kinesis_publishers.engine.delivery import (
     ForwardingSink,
     ShardStatus,
 )
-from kinesis_publishers.errors import CheckpointError, KinesisPublishersError
+from kinesis_publishers.errors import (
+    CheckpointError,
+    KinesisPublishersError,
+    StaleCheckpointError,
+)
 from kinesis_publishers.model import (
     SequenceNumber,
     ShardKey,
@@ -27,6 +32,7 @@ from kinesis_publishers.model import (
     StreamProgress,
     is_refresh_due,
 )
+from kinesis_publishers.progress.kept import KeptProgress
 from kinesis_publishers.progress.rows import Identities, Listing, Progress
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
@@ -34,44 +40,7 @@ _LOGGER = logging.getLogger(__name__)
 
 # How long a reader that fails or is cancelled still tries to write.
 _LAST_WRITE_SECONDS = 10.0
-
-Turn: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
-"""Lets nothing else call the store while its context is open."""
-
-
-class KeptProgress(ABC):
-    """What a checkpointer writes to: the rows of an application, by the rules of its readers."""
-
-    @abstractmethod
-    async def take_over(self, identities: Identities) -> dict[str, StreamProgress]:
-        """Return what is stored, per stream (by ARN)."""
-
-    @abstractmethod
-    async def follow(self, identities: Identities, listed: Listing, progress: Progress) -> None:
-        """Write the first checkpoint of each new shard; remove those of shards that are gone."""
-
-    @abstractmethod
-    def get(self, key: ShardKey) -> ShardProgress | None:
-        """Return what is stored for a shard; ``None`` if its progress is dropped."""
-
-    def note_age(self, key: ShardKey, progress: ShardProgress) -> None:  # noqa: B027 - optional
-        """Record that an idle shard was read further, unless that needs a separate write."""
-
-    @abstractmethod
-    async def write(self, progress: Progress) -> None:
-        """Write the new progress of shards; it may be tried again."""
-
-    def is_bearable(self, error: KinesisPublishersError) -> bool:
-        """Return whether work continues after a failed write: no other reader may begin then."""
-        return False
-
-    @abstractmethod
-    async def keep(self, turn: Turn) -> None:
-        """Show that this reader is alive, until cancelled."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Let other workers continue at once."""
+_LEARN_SECONDS = 5.0
 
 
 @define(eq=False)
@@ -202,6 +171,71 @@ class Checkpointer:
         self._pending.pop(key, None)
         self._in_flight.pop(key, None)
 
+    def join(
+        self,
+        key: ShardKey,
+        progress: ShardProgress,
+        transaction: Any,
+        request: Mapping[str, Any],
+    ) -> JoinedWrite:
+        """Return a write of the progress of a shard as a part of a transaction.
+
+        It does not wait: what is being written at the moment is replaced, or refused. Until
+        :meth:`settle` nothing else is written about the shard.
+
+        Raises:
+            StaleCheckpointError: another reader has the shard.
+            CheckpointError: the store has no such transactions.
+            TypeError: it takes no such transaction.
+        """
+        if self.stored.get(key) is None:
+            raise StaleCheckpointError(
+                f"Another worker reads {key} now: this transaction must not be committed."
+            )
+        row, owner = self.stored.row_with(key, progress)
+        return self.stored.rows.join(transaction, row, owner, request)
+
+    async def learn_refusal(self, key: ShardKey) -> None:
+        """Learn why the write that :meth:`join` has returned was refused; it may be tried again.
+
+        Raises:
+            StaleCheckpointError: that takes too long.
+            CheckpointError: this reader has been replaced.
+        """
+        self.stored.rows.joined.pop(key, None)
+        refused = StaleCheckpointError(
+            f"The checkpoint of {key} was not written in the transaction: another writer has "
+            "changed its row. Roll the transaction back."
+        )
+        try:
+            # What is being written may wait for the transaction itself.
+            async with self._clock.timeout(_LEARN_SECONDS), self._exclusively(), self.stored.turn:
+                await self.stored.learn(key, refused)
+        except TimeoutError:
+            raise refused from None
+
+    async def settle(self, key: ShardKey, *, is_committed: bool | None) -> bool:
+        """Note how the transaction of :meth:`join` has ended; return whether it was committed.
+
+        Args:
+            is_committed: ``None`` if that is not known: the store is asked.
+
+        Raises:
+            KinesisPublishersError: the store has failed.
+        """
+        rows = self.stored.rows
+        if key not in rows.joined:
+            return False
+        learn = partial(self.stored.learn, key)
+        if is_committed is None:
+            async with self._exclusively(), self.stored.turn:
+                is_committed = await rows.settle(key, learn, is_committed=None)
+        else:
+            await rows.settle(key, learn, is_committed=is_committed)
+        if is_committed:
+            self._pending.pop(key, None)
+        return is_committed
+
     async def flush(self) -> None:
         """Write all recorded progress, and return when it is durable.
 
@@ -214,7 +248,9 @@ class Checkpointer:
             self._forget_haste()
             return
         async with self._exclusively():
-            self._in_flight, self._pending = self._pending, {}
+            joined, pending = self.stored.rows.joined, self._pending
+            self._in_flight = {key: one for key, one in pending.items() if key not in joined}
+            self._pending = {key: one for key, one in pending.items() if key in joined}
             self._forget_haste()
             try:
                 await self.stored.write(self._in_flight)

@@ -13,11 +13,11 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, nullcontext
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from attrs import Factory, define, field
 
-from kinesis_publishers.abc import CheckpointStore, ForeignTable
+from kinesis_publishers.abc import CheckpointStore, ForeignTable, JoinedWrite
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config.plugins import with_overrides
 from kinesis_publishers.engine.lineage import generations
@@ -44,6 +44,8 @@ from kinesis_publishers.model.sources import stream_name_of
 Identities: TypeAlias = Mapping[str, StreamIdentity]
 Listing: TypeAlias = Mapping[ShardKey, Shard]
 Progress: TypeAlias = Mapping[ShardKey, ShardProgress]
+_Joined: TypeAlias = tuple[CheckpointWrite, CheckpointVersion, float]
+"""A write in a transaction, the version that it makes, and when it was begun."""
 Rows: TypeAlias = Mapping[ShardKey, StoredCheckpoint]
 
 
@@ -59,6 +61,8 @@ class ProgressRows:
         on_written: is called after each write, with its rows and with the time when it was sent.
         stored: the rows, as they were loaded or written last.
         identities: the streams that are read, by ARN.
+        joined: what is written in open transactions of the application; nothing else writes these
+            rows meanwhile.
     """
 
     _store: CheckpointStore
@@ -68,6 +72,7 @@ class ProgressRows:
     on_written: Callable[[Collection[ShardKey], float], None] = lambda *_: None
     stored: dict[ShardKey, StoredCheckpoint] = field(factory=dict, init=False)
     identities: dict[str, StreamIdentity] = field(factory=dict, init=False)
+    joined: dict[ShardKey, _Joined] = field(factory=dict, init=False)
     _foreign: ForeignTable = field(
         init=False,
         default=Factory(lambda self: with_overrides(ForeignTable(), self._store), takes_self=True),
@@ -105,6 +110,7 @@ class ProgressRows:
         Raises:
             StaleCheckpointError: some were refused, because another process has written them.
         """
+        rows = [row for row in rows if row.shard not in self.joined]
         writes = [CheckpointWrite.over(self.stored, row) for row in rows]
         if not writes:
             return set()
@@ -122,6 +128,47 @@ class ProgressRows:
             raise
         self._learn_written(writes, versions, sent_at)
         return {*versions}
+
+    def join(
+        self,
+        transaction: Any,
+        row: Checkpoint,
+        owner: ShardKey | None,
+        request: Mapping[str, Any],
+    ) -> JoinedWrite:
+        """Return the write of a row that is known, as a part of a transaction."""
+        write = CheckpointWrite.over(self.stored, row)
+        joined = self._store.join(transaction, write, owner, request)
+        self.joined[row.shard] = write, joined.version, self._clock.monotonic()
+        return joined
+
+    async def settle(
+        self,
+        key: ShardKey,
+        learn: Callable[[StaleCheckpointError], Awaitable[object]],
+        *,
+        is_committed: bool | None,
+    ) -> bool:
+        """Note how a transaction has ended; return whether it was committed.
+
+        ``None`` for ``is_committed`` finds that out. ``learn`` loads what another writer has
+        written.
+        """
+        write, version, sent_at = self.joined.pop(key)
+        if is_committed is None:
+            try:
+                # It also refuses the transaction from now on, wherever that is under way.
+                known = self.stored.get(key)
+                await self.save([] if known is None else [known.checkpoint])
+                return False
+            except StaleCheckpointError as refused:
+                await learn(refused)
+            found, position = self.stored.get(key), write.checkpoint.progress.position
+            return found is not None and found.checkpoint.progress.position == position
+        known = self.stored.get(key)
+        if is_committed and known is not None and known.version.number < version.number:
+            self._learn_written([write], {key: version}, sent_at)
+        return is_committed
 
     def _learn_written(
         self,

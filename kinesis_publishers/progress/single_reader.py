@@ -27,7 +27,7 @@ from kinesis_publishers.model import (
     StoredCheckpoint,
     StreamProgress,
 )
-from kinesis_publishers.progress.checkpointer import KeptProgress, Turn
+from kinesis_publishers.progress.kept import KeptProgress, Turn
 from kinesis_publishers.progress.rows import Identities, Listing, Progress, ProgressRows
 
 _LOGGER = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class SingleReader(KeptProgress):
     def __init__(
         self, store: CheckpointStore, clock: Clock, events: EventSink = ignore_event
     ) -> None:
-        self._rows = ProgressRows(store, clock)
+        self.rows = ProgressRows(store, clock)
         self._clock, self._events = clock, events
         self._removed: set[ShardKey] = set()
         self._owned: set[str] = set()
@@ -63,7 +63,7 @@ class SingleReader(KeptProgress):
 
     def get(self, key: ShardKey) -> ShardProgress | None:
         """Return the stored checkpoint of a shard; ``None`` if it was removed."""
-        if (row := self._rows.stored.get(key)) is not None:
+        if (row := self.rows.stored.get(key)) is not None:
             return row.checkpoint.progress
         if key in self._removed:
             return None
@@ -78,29 +78,40 @@ class SingleReader(KeptProgress):
         If that reader has itself taken them over recently, this waits until it has stopped:
         otherwise two readers that are restarted would stop each other endlessly.
         """
-        self._rows.name_streams(identities)
+        self.rows.name_streams(identities)
         await self._load()
         # In one order, one by one: of several readers that have waited, one gets all streams.
-        for arn in sorted(identities):
+        taken = [arn for arn in sorted(identities) if arn not in self._owned]
+        for arn in taken:
             await self._repeat(partial(self._take, arn), lambda _: self._load())
-        return self._rows.resumable()
+        await self._load_committed(taken)
+        return self.rows.resumable()
 
     async def _load(self) -> None:
-        known = self._rows.stored
-        await self._rows.load()
+        known = self.rows.stored
+        await self.rows.load()
         # What another reader has written of a stream that is read already must refuse this one.
-        self._rows.stored = {
+        self.rows.stored = {
             key: row
-            for rows, are_owned in ((self._rows.stored, False), (known, True))
+            for rows, are_owned in ((self.rows.stored, False), (known, True))
             for key, row in rows.items()
             if (key.stream_arn in self._owned) is are_owned
         }
+
+    async def _load_committed(self, arns: Collection[str]) -> None:
+        """Load what a transaction of the former reader has committed until it was refused."""
+        if not any(map(self.rows.mark, arns)):
+            return
+        found, known = await self.rows.fetch(), self.rows.stored
+        new = {key: row for key, row in found.items() if key.stream_arn in arns}
+        marks = {ShardKey(arn, WHOLE_STREAM) for arn in arns}
+        self.rows.stored = known | {key: row for key, row in new.items() if key not in marks}
 
     async def _take(self, arn: str) -> None:
         # Other readers that have waited must wait for the one that reads now.
         if await self._wait_for_owner(arn) or self._owner(arn):
             self._contested_at = self._clock.monotonic()
-        if await self._rows.save(self._new_marks([arn])):
+        if await self.rows.save(self._new_marks([arn])):
             self._owned.add(arn)
 
     async def _wait_for_owner(self, arn: str) -> bool:
@@ -139,16 +150,16 @@ class SingleReader(KeptProgress):
         is_contested = since is not None and now - since < _CONTESTED_SECONDS and not is_ended
         as_of = self._clock.now() if is_contested else None
         progress = evolve(FOUND_LATER, as_of=as_of, is_ended=is_ended)
-        known = [mark.checkpoint for mark in map(self._rows.mark, arns) if mark is not None]
+        known = [mark.checkpoint for mark in map(self.rows.mark, arns) if mark is not None]
         return [evolve(checkpoint, progress=progress) for checkpoint in known]
 
     def _owner(self, arn: str) -> StoredCheckpoint | None:
         """Return the mark of a stream whose owner has not noted that it has stopped."""
-        mark = self._rows.mark(arn)
+        mark = self.rows.mark(arn)
         return None if mark is None or mark.checkpoint.progress.is_ended else mark
 
     async def follow(self, identities: Identities, listed: Listing, progress: Progress) -> None:
-        self._rows.identities = dict(identities)
+        self.rows.identities = dict(identities)
         if dropped := self._owned - identities.keys():
             await self._save(self._new_marks(dropped, is_ended=True))
             self._owned -= dropped
@@ -157,7 +168,7 @@ class SingleReader(KeptProgress):
         ]
         # A shard that is not listed and has not ended is newer than the listing.
         kept = listed.keys() | {key for key, one in progress.items() if not one.is_ended}
-        stored = [key for key in self._rows.stored if key.stream_arn in identities]
+        stored = [key for key in self.rows.stored if key.stream_arn in identities]
         gone = [key for key in stored if key not in kept and key.shard_id != WHOLE_STREAM]
         if new or gone:
             # A reader that was replaced must not change anything.
@@ -169,22 +180,31 @@ class SingleReader(KeptProgress):
                 shard=shard.key, stream_created_at=created_at, progress=progress[shard.key]
             )
 
-        await self._rows.create(new, first_row, self._is_begun, self._save)
+        await self.rows.create(new, first_row, self._is_begun, self._save)
         self._owned |= identities.keys()
         if gone:
-            remove = partial(self._rows.remove, gone)
+            remove = partial(self.rows.remove, gone)
             await self._repeat(remove, partial(self._learn_versions, gone))
             self._removed.update(gone)
 
     def _is_begun(self, key: ShardKey) -> bool:
         # A stream that was created again has shards of the same ids. One without a mark is begun
         # from the beginning.
-        created_at = self._rows.identities[key.stream_arn].created_at
-        rows = self._rows.mark(key.stream_arn), self._rows.stored.get(key)
+        created_at = self.rows.identities[key.stream_arn].created_at
+        rows = self.rows.mark(key.stream_arn), self.rows.stored.get(key)
         return all(row and row.checkpoint.stream_created_at == created_at for row in rows)
 
+    def row_with(
+        self, key: ShardKey, progress: ShardProgress
+    ) -> tuple[Checkpoint, ShardKey | None]:
+        row = evolve(self.rows.stored[key].checkpoint, progress=progress)
+        return row, ShardKey(key.stream_arn, WHOLE_STREAM)
+
+    async def learn(self, key: ShardKey, refused: StaleCheckpointError) -> None:
+        await self._learn_versions([key], refused)
+
     async def write(self, progress: Progress) -> None:
-        stored = self._rows.stored
+        stored = self.rows.stored
         known = {key: stored[key].checkpoint for key in progress if key in stored}
         new = [
             evolve(checkpoint, progress=progress[key])
@@ -197,7 +217,7 @@ class SingleReader(KeptProgress):
     async def _save(self, rows: Sequence[Checkpoint]) -> None:
         async def save() -> None:
             began_at = self._clock.monotonic()
-            await self._rows.save(rows)
+            await self.rows.save(rows)
             if shards := sum(one.shard.shard_id != WHOLE_STREAM for one in rows):
                 seconds = self._clock.monotonic() - began_at
                 self._events(CheckpointsSaved(shards=shards, seconds=seconds))
@@ -223,17 +243,17 @@ class SingleReader(KeptProgress):
     async def _learn_versions(
         self, keys: Collection[ShardKey], refused: StaleCheckpointError
     ) -> None:
-        found = await self._rows.fetch()
+        found = await self.rows.fetch()
         for arn in {key.stream_arn for key in keys}:
-            known, owner = self._rows.mark(arn), found.get(ShardKey(arn, WHOLE_STREAM))
+            known, owner = self.rows.mark(arn), found.get(ShardKey(arn, WHOLE_STREAM))
             if owner and (known is None or known.version.writer != owner.version.writer):
                 raise _replaced(owner) from refused
             if known and not owner:
                 raise refused
         # Of these alone: what else another reader has written must refuse the writes over it.
         for key in keys:
-            self._rows.stored.pop(key, None)
-        self._rows.stored |= {key: found[key] for key in keys if key in found}
+            self.rows.stored.pop(key, None)
+        self.rows.stored |= {key: found[key] for key in keys if key in found}
 
 
 def _replaced(owner: StoredCheckpoint) -> ReaderReplacedError:

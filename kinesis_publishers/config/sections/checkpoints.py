@@ -172,12 +172,13 @@ class SqlCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OU
     url: Option[str | None] = Option(
         key="checkpoint.sql.url",
         parser=Text(
-            accepts=f"a URL that begins with postgresql://, mysql:// or mariadb:// ({_ESCAPES})",
-            pattern=rf"(?:postgres(?:ql)?|mysql|mariadb){_SERVER}",
+            accepts="a URL that begins with postgresql://, mysql:// or mariadb:// "
+            f"({_ESCAPES}), or sqlite:///path/of/a.file",
+            pattern=rf"(?:postgres(?:ql)?|mysql|mariadb){_SERVER}|sqlite:///[^?#:]+",
         ),
         secret=True,
         doc="The database of sql, as postgresql://user:password@host/database, mysql:// and "
-        "mariadb:// alike.",
+        "mariadb:// alike; or sqlite:///path/of/a.file.",
     )
     table: Option[str] = Option(
         key="checkpoint.sql.table",

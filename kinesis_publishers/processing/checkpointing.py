@@ -1,0 +1,207 @@
+"""Checkpoints that the user's function asks for: now, or in a transaction of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from kinesis_publishers.errors import ConfigError, StaleCheckpointError
+from kinesis_publishers.processing.deliveries import Deliveries, progress_within
+from kinesis_publishers.processing.handed_out import HandedOut
+from kinesis_publishers.progress.checkpointer import Checkpointer
+
+_LOGGER = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_MOST_TRIES = 10
+
+
+class AsyncCheckpointing:
+    """Moves the checkpoint of the shard of the current records, on the event loop that reads.
+
+    Args:
+        current: returns what was handed out, and how many of its records are processed with the
+            current ones.
+    """
+
+    def __init__(self, deliveries: Deliveries, current: Callable[[], tuple[HandedOut, int]]):
+        self._deliveries, self._current = deliveries, current
+        # Of a transaction whose end is not known.
+        self._joined: tuple[HandedOut, int] | None = None
+
+    @property
+    def _checkpointer(self) -> Checkpointer:
+        if (checkpointer := self._deliveries.checkpointer) is None:
+            raise ConfigError(
+                "There is no checkpoint to move: set kinesis.checkpoint.application "
+                "(application=...)"
+            )
+        return checkpointer
+
+    def stage(self) -> None:
+        """Record the current records, and those before them in their shard, as processed."""
+        self._deliveries.record(*self._current())
+
+    async def checkpoint(self, transaction: Any = None, **request: Any) -> None:
+        """Record the current records as processed, and write that.
+
+        Without arguments it returns when the checkpoint is durable. In a transaction it is durable
+        exactly if the transaction is committed: call it last, right before the commit. A worker
+        that has lost the shard cannot commit.
+
+        Args:
+            transaction: with the store ``sql`` a ``Connection``, ``Session``, ``AsyncConnection``
+                or ``AsyncSession`` of SQLAlchemy on the database of the checkpoints; with
+                ``dynamodb`` a client of boto3 or aiobotocore.
+            **request: for ``dynamodb`` the arguments of ``transact_write_items``, which this calls:
+                ``TransactItems=[...]`` of at most 98 items.
+
+        Raises:
+            StaleCheckpointError: another reader has the shard: roll the transaction back.
+            CheckpointError: the store has no such transactions.
+            TypeError: it takes no such transaction.
+        """
+        if transaction is None:
+            checkpointer = self._checkpointer
+            self.stage()
+            await checkpointer.flush()
+            return
+        for _ in range(_MOST_TRIES):
+            made = self.join(transaction, request)()
+            if await made if inspect.isawaitable(made) else made:
+                return
+            await self.learn_refusal()
+        raise StaleCheckpointError("The checkpoint was refused too often: roll back.")
+
+    def join(self, transaction: Any, request: dict[str, Any]) -> Callable[[], Any]:
+        """Return what writes the checkpoint in a transaction; it returns whether it was written."""
+        handed, count = self._joined = self._current()
+        progress = progress_within(handed.work.delivery, handed.place_of(count - 1) + 1)
+        return self._checkpointer.join(handed.key, progress, transaction, request).execute
+
+    async def learn_refusal(self) -> None:
+        """Learn why that was refused; raise unless it may be tried again."""
+        joined, self._joined = self._joined, None
+        assert joined is not None
+        await self._checkpointer.learn_refusal(joined[0].key)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction has the checkpoint, and its end is not noted yet."""
+        return self._joined is not None
+
+    async def settle(self, error: BaseException | None) -> bool:
+        """Note the end of the transaction, if one has the checkpoint; return if it was committed.
+
+        Without an ``error`` after it, it was. Else the store is asked: an answer may have been
+        lost.
+        """
+        if self._joined is None:
+            return False
+        (handed, count), self._joined = self._joined, None
+        is_committed = None if error is not None else True
+        if not await self._checkpointer.settle(handed.key, is_committed=is_committed):
+            return False
+        if error is not None:
+            _LOGGER.error(
+                "The transaction with the checkpoint of %s was committed, and this was raised "
+                "after it: %r. The records count as processed.",
+                handed.key,
+                error,
+            )
+        self._deliveries.record(handed, count)
+        return True
+
+
+class Checkpointing:
+    """The same for functions in other threads, and for plain loops."""
+
+    def __init__(
+        self,
+        checkpointing: AsyncCheckpointing,
+        start: Callable[[Coroutine[Any, Any, Any]], Future[Any]],
+    ) -> None:
+        self.on_loop = checkpointing
+        self._start = start
+
+    def _wait(self, work: Coroutine[Any, Any, _T]) -> _T:
+        result: _T = self._start(work).result()
+        return result
+
+    def stage(self) -> None:
+        """Record the current records, and those before them in their shard, as processed."""
+
+        async def stage() -> None:
+            self.on_loop.stage()
+
+        self._wait(stage())
+
+    def checkpoint(self, transaction: Any = None, **request: Any) -> None:
+        """Do what :meth:`AsyncCheckpointing.checkpoint` does, with a transaction of this thread."""
+        if transaction is None:
+            self._wait(self.on_loop.checkpoint())
+            return
+
+        async def join() -> Callable[[], Any]:
+            return self.on_loop.join(transaction, request)
+
+        for _ in range(_MOST_TRIES):
+            made = self._wait(join())()
+            if inspect.isawaitable(made):
+                raise TypeError(f"{transaction!r:.200} is for async functions: use a plain one")
+            if made:
+                return
+            self._wait(self.on_loop.learn_refusal())
+        raise StaleCheckpointError("The checkpoint was refused too often: roll back.")
+
+
+def takes_checkpointer(process: Callable[..., Any]) -> bool:
+    """Return whether a function wants a checkpointer, by the name of its parameter."""
+    try:
+        return "checkpointer" in inspect.signature(process).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def with_checkpointer(
+    process: Callable[..., Any], checkpointing: AsyncCheckpointing, loop: asyncio.AbstractEventLoop
+) -> Callable[[Any], Any]:
+    """Return ``process`` for the calls of one delivery, with its argument ``checkpointer``.
+
+    What it raises after its transaction was committed is logged: its records are processed.
+    """
+    if inspect.iscoroutinefunction(process):
+
+        async def process_async(item: Any) -> Any:
+            result = None
+            try:
+                result = await process(item, checkpointer=checkpointing)
+            except BaseException as error:
+                if not await checkpointing.settle(error) or not isinstance(error, Exception):
+                    raise
+            await checkpointing.settle(None)
+            return result
+
+        return process_async
+
+    def start(work: Coroutine[Any, Any, _T]) -> Future[_T]:
+        return asyncio.run_coroutine_threadsafe(work, loop)
+
+    blocking = Checkpointing(checkpointing, start)
+
+    def process_in_thread(item: Any) -> Any:
+        result = None
+        try:
+            result = process(item, checkpointer=blocking)
+        except BaseException as error:
+            if not start(checkpointing.settle(error)).result() or not isinstance(error, Exception):
+                raise
+        if checkpointing.is_open:
+            start(checkpointing.settle(None)).result()
+        return result
+
+    return process_in_thread
