@@ -78,7 +78,7 @@ SQLITE_MEANINGS: Final[tuple[Meaning, ...]] = (
         "it is damaged or no database of checkpoints: restore it from a backup, or name another",
     ),
 )
-_MEANINGS: Final = (
+_MEANINGS: Final[tuple[Meaning, ...]] = (
     *SQLITE_MEANINGS,
     (
         "",

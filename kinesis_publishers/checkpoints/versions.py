@@ -295,5 +295,6 @@ def failure_of(
 
 def place_of(url: str) -> str:
     """Return what may be shown of a URL: neither user and password nor parameters."""
-    parts = urlsplit(url)
+    if (parts := urlsplit(url)).scheme == "sqlite":
+        return url
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
