@@ -26,9 +26,10 @@ from kinesis_publishers.config import (
 from kinesis_publishers.engine.slow_calls import name_of
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.events import EventSink
+from kinesis_publishers.formats import Decoder, Format, decoder_of
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process, ScanResult
-from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
+from kinesis_publishers.processing.decoded import decoded
 from kinesis_publishers.processing.deliveries import HandedOut, HookCall, hooks_by_name
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
@@ -54,7 +55,7 @@ def scan(
     properties: Properties | Mapping[str, Scalar] | None = None,
     process: Process | None = None,
     *,
-    decode: str | Decoder | None = None,
+    decode: str | Format[Any] | Decoder | None = None,
     per_batch: bool = False,
     workers: int = 1,
     on_error: ErrorPolicy | None = None,

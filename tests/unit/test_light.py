@@ -132,7 +132,7 @@ next(records(properties, publisher="EFO", consumer_name="me"))
             r"which LocalKinesis needs: pip install 'kinesis-publishers\[local\]'",
         ),
         (
-            "from kinesis_publishers.processing.decoders import avro\navro({})",
+            "from kinesis_publishers.formats import avro\navro({})",
             r"pip install 'kinesis-publishers\[avro\]'",
         ),
         (
