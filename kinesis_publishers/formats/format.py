@@ -51,7 +51,7 @@ def unpacked(new: Callable[[], Any], data: bytes, max_bytes: int, where: str) ->
     """Return what a payload was compressed from; ``new`` makes a decompressor as of zlib.
 
     Raises:
-        ValueError: the payload is not compressed so, is cut, goes on, or becomes larger than
+        ValueError: the payload is not compressed so, is cut, has a rest, or becomes larger than
             ``max_bytes`` of ``where``: a writer could let a few kilobytes become gigabytes.
     """
     unpacking = new()

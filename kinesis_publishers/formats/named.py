@@ -42,11 +42,9 @@ def protobuf(message: type[_M]) -> Format[_M]:
 
 
 def gzip(inner: str | Format[Any] = "bytes", *, max_bytes: int = _MAX_UNPACKED) -> Format[Any]:
-    """Return the format of values that are compressed with gzip.
+    """Return a format that compresses with gzip what ``inner``, a format or its name, encodes.
 
-    Args:
-        inner: the format of what is compressed, or its name.
-        max_bytes: the largest unpacked payload; a larger one is an error of the record.
+    A payload that becomes larger than ``max_bytes`` is an error of the record.
     """
     pack, new = partial(zlib.compress, wbits=_GZIP), partial(zlib.decompressobj, _GZIP)
     return _compressed(inner, pack, new, max_bytes, "gzip(...)")

@@ -9,17 +9,8 @@ from functools import partial
 from typing import Any, Final
 
 from attrs import frozen
+from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import (
-    Link,
-    Span,
-    SpanKind,
-    Status,
-    StatusCode,
-    Tracer,
-    get_current_span,
-    use_span,
-)
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from kinesis_publishers.model import Record, RecordBatch
@@ -33,16 +24,16 @@ _COUNT: Final = "messaging.batch.message_count"
 class Tracing:
     """Makes the spans of producers and consumers; ``open_tracing`` returns it."""
 
-    _tracer: Tracer
+    _tracer: trace.Tracer
 
     @contextmanager
     def sending(self, stream: str, future: Any) -> Iterator[None]:
         """Be inside the span of a put, which ends with its future, or with an error here."""
         attributes = _attributes("send", stream)
-        span = self._tracer.start_span(f"send {stream}", None, SpanKind.PRODUCER, attributes)
+        span = self._tracer.start_span(f"send {stream}", None, trace.SpanKind.PRODUCER, attributes)
         future.add_done_callback(partial(_end_sending, span))
         try:
-            with use_span(span, record_exception=False, set_status_on_exception=False):
+            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 yield
         except BaseException as error:
             _fail(span, error)
@@ -52,31 +43,25 @@ class Tracing:
     @contextmanager
     def processing_span(
         self, given: Record | RecordBatch, value: Any = None, *, operation: str = "process"
-    ) -> Iterator[Span]:
+    ) -> Iterator[trace.Span]:
         """Be inside the span in which a record or a batch is processed.
 
-        It is linked to the traces that values carry, as a ``CloudEvent`` does with ``traceparent``.
-        That of a single record is the parent, unless the program is inside a span of its own.
-
-        Args:
-            value: what ``decode`` has made of the record; of a batch, the values of all.
-            operation: ``receive`` for the span in which records are handed to the program.
+        The span has a link to the trace that ``value`` carries in its attribute ``traceparent``, if
+        it is a ``CloudEvent``; for a batch, ``value`` has the values of all. The trace of a single
+        record is the parent, unless the program is inside a span of its own. The ``operation``
+        ``receive`` is for handing records to the program.
         """
         is_single = isinstance(given, Record)
         contexts = list(_contexts((value,) if is_single else value or ()))
-        is_inside = get_current_span().get_span_context().is_valid
-        attributes: dict[str, Any]
-        if isinstance(given, Record):
-            stream, attributes = given.stream_name, {_SHARD: given.shard_id, _ID: given.id}
-        else:
-            shard = given.shard
-            stream, attributes = shard.stream_name, {_SHARD: shard.shard_id, _COUNT: len(given)}
+        is_inside = trace.get_current_span().get_span_context().is_valid
+        place = given if isinstance(given, Record) else given.shard
+        own = {_ID: given.id} if isinstance(given, Record) else {_COUNT: len(given)}
         with self._tracer.start_as_current_span(
-            f"{operation} {stream}",
+            f"{operation} {place.stream_name}",
             contexts[0] if contexts and is_single and not is_inside else None,
-            SpanKind.CONSUMER,
-            _attributes(operation, stream) | attributes,
-            [Link(get_current_span(one).get_span_context()) for one in contexts],
+            trace.SpanKind.CONSUMER,
+            {**_attributes(operation, place.stream_name), _SHARD: place.shard_id, **own},
+            [trace.Link(trace.get_current_span(one).get_span_context()) for one in contexts],
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -100,11 +85,11 @@ def _contexts(values: Iterable[Any]) -> Iterator[Context]:
         if isinstance(carrier, Mapping) and "traceparent" in carrier:
             texts = {name: str(one) for name, one in carrier.items()}
             context = PROPAGATOR.extract(texts, Context())
-            if get_current_span(context).get_span_context().is_valid:
+            if trace.get_current_span(context).get_span_context().is_valid:
                 yield context
 
 
-def _end_sending(span: Span, future: Any) -> None:
+def _end_sending(span: trace.Span, future: Any) -> None:
     if not span.is_recording():
         return  # An error of the put has ended it.
     error = asyncio.CancelledError() if future.cancelled() else future.exception()
@@ -118,6 +103,6 @@ def _end_sending(span: Span, future: Any) -> None:
     span.end()
 
 
-def _fail(span: Span, error: BaseException) -> None:
+def _fail(span: trace.Span, error: BaseException) -> None:
     span.set_attribute("error.type", type(error).__qualname__)
-    span.set_status(Status(StatusCode.ERROR, str(error)))
+    span.set_status(trace.Status(trace.StatusCode.ERROR, str(error)))
