@@ -27,7 +27,6 @@ _REFUSED_SECONDS: Final = 60.0
 
 # The memory of a value for each byte of its payload, as of [[],[],[]] in JSON.
 _GROWTH: Final = 32
-_VARINT_BYTES: Final = 5
 _CHECKS, _CHECK_SECONDS = 60, 0.5
 
 
@@ -124,9 +123,6 @@ def glue(
         max_bytes: the approximate memory that the value of a compressed payload may take. It limits
             the size of the unpacked payload: for AVRO by the schema, else to a 32nd.
         clock: the source of time; the default is this machine's clock.
-
-    Raises:
-        SchemaError: ``schema`` cannot be used to encode.
     """
     return Format(
         _encoder(schema, formats or {}, compresses=compresses),
@@ -143,10 +139,7 @@ def _encoder(
 ) -> Any:
     if schema is None:
         return _cannot_encode
-    try:
-        form = _format_for(schema.data_format, schema.definition, formats)[0]
-    except Exception as error:
-        raise SchemaError(f"The schema {schema.version_id} cannot be used: {error}") from error
+    form = _format_for(schema.data_format, schema.definition, formats)[0]
     has_index = schema.data_format == "PROTOBUF"
     compression = _ZLIB if compresses else _UNCOMPRESSED
     header = bytes([_HEADER_VERSION, compression]) + schema.version_id.bytes
@@ -241,7 +234,7 @@ def _message_index(descriptor: Any) -> bytes:
 
 def _without_index(data: bytes) -> bytes:
     # Which message it is says the class that decodes it: its version of the file may have others.
-    for end, byte in enumerate(data[:_VARINT_BYTES], start=1):
+    for end, byte in enumerate(data[:5], start=1):
         if byte < 0x80:
             return data[end:]
     raise ValueError("the payload does not begin with the index of a Protobuf message")

@@ -82,7 +82,6 @@ _BY_NAME: Final[Mapping[str, Callable[[], Format[Any]]]] = {
     "gzip": gzip,
     "zstd": zstd,
     "cloudevents": lambda: CLOUD_EVENTS,
-    # What its subscriptions write.
     "cloudwatch-logs": lambda: gzip("json"),
 }
 

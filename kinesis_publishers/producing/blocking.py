@@ -93,9 +93,9 @@ class BlockingProducer:
         self._opened.process.check("this producer")
         future: Future[PutResult] = _new_future()
         with self._producer.sending(future):
-            payload = self._producer.checker.payload_of(data)
+            item = self._producer.checker.encoded((data, partition_key, explicit_hash_key))
             with self._turn:
-                row = self._producer.checker.row_of((payload, partition_key, explicit_hash_key))
+                row = self._producer.checker.row_of(item)
                 # A callback of a future cannot wait: it would be for itself.
                 if not self._opened.loop.is_current:
                     self._turn.wait_for(self._has_room)

@@ -46,25 +46,8 @@ class RecordChecker:
     def row_of(self, item: Item) -> Row:
         return checked_row(item, self._services.partitioner)
 
-    def payload_of(self, value: Data) -> Data:
-        """Return what ``encode`` makes of a value; without it, the value."""
-        try:
-            return value if self._encode is None else self._encode(value)
-        except KinesisPublishersError:
-            raise
-        except Exception as error:  # encoders raise errors of many kinds
-            text = f"put a value that encode takes, not this {type(value).__name__}: {error!r:.300}"
-            raise InvalidRecordError(text) from error
-
-    def _encoded(self, item: Any) -> Item:
-        if isinstance(item, UserRecord):
-            item = item.data, item.partition_key, item.explicit_hash_key, item.marker
-        # What is no row is refused as such.
-        return (
-            (self.payload_of(item[0]), *item[1:])
-            if isinstance(item, tuple | list) and item
-            else item
-        )
+    def encoded(self, item: Item) -> Any:
+        return encoded(item, self._encode)
 
     async def run_of(
         self, chunk: Sequence[Item], put: Putting
@@ -76,7 +59,7 @@ class RecordChecker:
             rows: list[Row] = []
             for item in chunk:
                 try:
-                    rows.append(self.row_of(item if self._encode is None else self._encoded(item)))
+                    rows.append(self.row_of(self.encoded(item)))
                 except KinesisPublishersError as error:
                     problem = error
                     break
@@ -123,6 +106,22 @@ class RecordChecker:
 def _marked_bytes(marker: str | None) -> int:
     """Return the maximum size of a marker and the aggregate around it."""
     return 0 if marker is None else len(marker.encode()) + _AGGREGATE_BYTES
+
+
+def encoded(item: Any, encode: Encoder | None) -> Any:
+    """Return a record with what ``encode`` makes of its data; raise if it makes nothing."""
+    if encode is not None and isinstance(item, UserRecord):
+        item = item.data, item.partition_key, item.explicit_hash_key, item.marker
+    # What is no row is refused as such, later.
+    if encode is None or not isinstance(item, tuple | list) or not item:
+        return item
+    try:
+        return (encode(item[0]), *item[1:])
+    except KinesisPublishersError:
+        raise
+    except Exception as error:  # encoders raise errors of many kinds
+        text = f"put a value that encode takes, not this {type(item[0]).__name__}: {error!r:.300}"
+        raise InvalidRecordError(text) from error
 
 
 def checked_row(item: Item, partitioner: Partitioner) -> Row:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -84,7 +85,10 @@ class KinesisProducer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unusable = "was not opened: use it as `async with`"
         self.checker = RecordChecker(services, encode)
-        self._tracing = tracing
+        #: The span of a put, whose future it takes.
+        self.sending: Callable[[Any], AbstractContextManager[Any]] = (
+            nullcontext if tracing is None else partial(tracing.sending, services.name)
+        )
         self._process = OwnProcess()
 
     @classmethod
@@ -178,15 +182,9 @@ class KinesisProducer:
         """
         future: asyncio.Future[PutResult] = self._own_loop().create_future()
         with self.sending(future):
-            payload = self.checker.payload_of(data)
-            row = self.checker.row_of((payload, partition_key, explicit_hash_key))
-            await self.put_row(row, future)
+            item = self.checker.encoded((data, partition_key, explicit_hash_key))
+            await self.put_row(self.checker.row_of(item), future)
         return future
-
-    def sending(self, future: Any) -> AbstractContextManager[None]:
-        """Return the span of a put, if the program traces."""
-        tracing = self._tracing
-        return tracing.sending(self._services.name, future) if tracing else nullcontext()
 
     async def put_row(self, row: Row, future: AnyFuture) -> None:
         """Put a checked record whose result goes to ``future``, which may be another thread's."""

@@ -154,7 +154,7 @@ def test_what_cannot_encode_says_what_is_missing(client: Any) -> None:
     with pytest.raises(SchemaError, match=r"schema=glue_schema\(...\)"):
         glue(client).encode(ORDER)
     schema = glue_schema(client, "orders", PROTO, data_format="PROTOBUF")
-    with pytest.raises(SchemaError, match=r"give glue\(client, \{'PROTOBUF'"):
+    with pytest.raises(ValueError, match=r"give glue\(client, \{'PROTOBUF'"):
         glue(client, schema=schema)
 
 
