@@ -77,9 +77,23 @@ def values(orders: Orders, count: int, **how: Any) -> list[Any]:
             StringValue(value="a lamp").SerializeToString(),
             StringValue(value="a lamp"),
         ),
+        (formats.gzip("json"), zlib.compress(b'{"id": 7, "item": "a lamp"}', wbits=31), _ORDER),
+        (
+            "cloudwatch-logs",
+            zlib.compress(b'{"messageType": "CONTROL_MESSAGE", "logEvents": []}', wbits=31),
+            {"messageType": "CONTROL_MESSAGE", "logEvents": []},
+        ),
+        (
+            "cloudevents",
+            b'{"specversion": "1.0", "type": "a", "source": "/s", "id": "7", "data": [1]}',
+            formats.CloudEvent({"type": "a", "source": "/s", "id": "7"}, [1]),
+        ),
         (len, b"12345", 5),
     ],
-    ids=["json", "text", "msgpack", "avro", "avro as text", "protobuf", "a function"],
+    ids=[
+        *("json", "text", "msgpack", "avro", "avro as text", "protobuf"),
+        *("gzip", "cloudwatch-logs", "cloudevents", "a function"),
+    ],
 )
 def test_a_record_has_the_value_of_its_payload(
     orders: Orders, decode: Any, payload: bytes, value: object

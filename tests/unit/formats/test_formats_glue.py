@@ -12,10 +12,12 @@ import pytest
 from botocore.stub import ANY, Stubber
 from google.protobuf.struct_pb2 import ListValue, Struct
 from google.protobuf.wrappers_pb2 import StringValue
+from hypothesis import given
 from moto import mock_aws
 
 from kinesis_publishers.errors import SchemaError
 from kinesis_publishers.formats import GlueSchema, glue, glue_schema, protobuf
+from tests.unit.formats.test_formats_round_trips import JSONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +68,18 @@ def test_a_value_has_the_header_of_its_schema(
     assert form.decode(payload) == value
     known = client.get_schema_version(SchemaVersionId=str(schema.version_id))
     assert (known["DataFormat"], known["SchemaDefinition"]) == (data_format, definition)
+
+
+@pytest.mark.parametrize("compresses", [False, True])
+def test_any_value_comes_back(client: Any, compresses: bool) -> None:
+    schema = glue_schema(client, "anything", JSON_SCHEMA, data_format="JSON")
+    form = glue(client, schema=schema, compresses=compresses)
+
+    @given(JSONS)
+    def check(value: object) -> None:
+        assert repr(form.decode(form.encode(value))) == repr(value)
+
+    check()
 
 
 def test_a_schema_is_registered_once_and_a_new_version_is_added(client: Any) -> None:
