@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from kinesis_publishers.events import EventSink as EventSink
     from kinesis_publishers.events import fan_out_events as fan_out_events
     from kinesis_publishers.events import log_event as log_event
+    from kinesis_publishers.formats import CloudEvent as CloudEvent
+    from kinesis_publishers.formats import Format as Format
     from kinesis_publishers.model import Checkpoint as Checkpoint
     from kinesis_publishers.model import CheckpointVersion as CheckpointVersion
     from kinesis_publishers.model import CheckpointWrite as CheckpointWrite
@@ -88,6 +90,7 @@ _NAMES: Final = {
     "engine.delivery": "Delivery DeliverySink ShardStatus",
     "engine.pool": "Reservation",
     "events": "Event EventSink fan_out_events log_event",
+    "formats": "CloudEvent Format",
     "model": (
         "Checkpoint CheckpointVersion CheckpointWrite Lease Record RecordBatch RecordPage "
         "RunResult SequenceNumber Shard ShardKey ShardProgress ShardRange StartingPosition "

@@ -323,9 +323,9 @@ class AggregationError(KinesisPublishersError):
 
 
 class SchemaError(KinesisPublishersError):
-    """The schema of a record cannot be used here; the record is not at fault, and not put aside.
+    """A schema cannot be used here; the record is not at fault, and not put aside.
 
-    What to do: allow ``glue:GetSchemaVersion``, check the connection, or install what is missing.
+    What to do: allow the calls it names, check the connection, or install what is missing.
     """
 
 

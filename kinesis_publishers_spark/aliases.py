@@ -91,6 +91,7 @@ ALIASES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
             (SparkConfig.parallelism, "maxPartitions"),
             (SparkConfig.include_metadata, "includeMetadata"),
             (SparkConfig.include_batch_marker, "includeBatchMarker"),
+            (SparkConfig.compression, "compression"),
             (
                 ProducerConfig.linger_seconds,
                 "recordMaxBufferedTimeMs recordMaxBufferedTime",

@@ -18,6 +18,7 @@ from kinesis_publishers.config import (
     Section,
     Size,
     SourceConfig,
+    Text,
     WholeNumber,
     built_in_publisher,
 )
@@ -130,6 +131,12 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         doc="Whether the sink marks each record with its micro-batch, and rows of the source have "
         "the column batchMarker, by which dropDuplicates removes records that were written "
         "twice.",
+    )
+    compression: Option[str | None] = Option(
+        key="spark.compression",
+        parser=Text(accepts="gzip or zstd", pattern="gzip|zstd"),
+        doc="How the sink compresses each value of the column data. zstd needs the extra of that "
+        "name where the tasks run, before Python 3.14.",
     )
 
 

@@ -230,9 +230,9 @@ class _KeptProducer:
     """A producer that survives a task; it is empty, unless that task failed."""
 
     def __init__(self, properties: Properties) -> None:
-        self.put_many = (producer := BlockingProducer.from_properties(properties)).put_many
-        self.flush = producer.flush
-        self._producer = producer
+        encode = SparkConfig.from_properties(properties).compression
+        self._producer = producer = BlockingProducer.from_properties(properties, encode=encode)
+        self.put_many, self.flush = producer.put_many, producer.flush
         prepare_worker(again=True)
 
     def close(self) -> None:

@@ -117,6 +117,7 @@ class Options(TypedDict, total=False):
     metrics_sinks: str | Sequence[str] | None
     metrics_level: Literal["shard", "stream"] | None
     metrics_summary_intervalmillis: Time | None
+    metrics_traces: bool | None
     metrics_prometheus_port: int | None
     metrics_prometheus_host: str | None
     metrics_cloudwatch_namespace: str | None

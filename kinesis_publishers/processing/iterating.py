@@ -16,10 +16,10 @@ from kinesis_publishers.config import Options, Properties, Scalar
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.event_loop import CLOSED_AT_EXIT, OpenInThread
 from kinesis_publishers.events import EventSink
+from kinesis_publishers.formats import Decoder, Format
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import call_plain
 from kinesis_publishers.processing.checkpointing import Checkpointing
-from kinesis_publishers.processing.decoders import Decoder
 from kinesis_publishers.processing.deliveries import hooks_by_name
 from kinesis_publishers.processing.error_policies import DeadLetter, StopOnError, check_callback
 from kinesis_publishers.processing.reading import RecordStream, read
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 def records(
     properties: Properties | Mapping[str, Scalar] | None = None,
     *,
-    decode: str | Decoder | None = None,
+    decode: str | Format[Any] | Decoder | None = None,
     on_error: StopOnError | DeadLetter | None = None,
     on_shard_end: Callable[[Shard], None] | None = None,
     on_shard_lost: Callable[[ShardKey], None] | None = None,

@@ -12,10 +12,11 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Options, Properties, Scalar, WatermarkConfig
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.events import EventSink
+from kinesis_publishers.formats import Decoder, Format, decoder_of
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import check_event_times
 from kinesis_publishers.processing.checkpointing import AsyncCheckpointing
-from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
+from kinesis_publishers.processing.decoded import decoded
 from kinesis_publishers.processing.deliveries import HookCall, hooks_by_name
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
@@ -45,7 +46,7 @@ _TURN_SECONDS = 0.01
 def read(
     properties: Properties | Mapping[str, Scalar] | None = None,
     *,
-    decode: str | Decoder | None = None,
+    decode: str | Format[Any] | Decoder | None = None,
     on_error: StopOnError | DeadLetter | None = None,
     on_shard_end: Callable[[Shard], Awaitable[None]] | None = None,
     on_shard_lost: Callable[[ShardKey], Awaitable[None]] | None = None,
@@ -69,7 +70,7 @@ def read(
     Args:
         properties: what to read, and how; ``None`` if ``options`` say everything.
         decode: makes the ``value`` of each record from its payload: ``json``, ``text``,
-            ``msgpack``, one of :mod:`kinesis_publishers.processing.decoders`, or your own function.
+            ``msgpack``, one of :mod:`kinesis_publishers.formats`, or your own function.
         on_error: what follows if ``decode``, or a ``WatermarkAssigner``, raises; the default is
             :class:`StopOnError`. The loop handles its own exceptions.
         on_shard_end: is awaited when a shard has ended and all of its records have been processed,

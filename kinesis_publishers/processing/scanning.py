@@ -22,10 +22,11 @@ from kinesis_publishers.config import (
 from kinesis_publishers.engine.slow_calls import name_of
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.events import EventSink
+from kinesis_publishers.formats import Decoder, Format, decoder_of
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import Process, ScanResult
 from kinesis_publishers.processing.checkpointing import takes_checkpointer
-from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
+from kinesis_publishers.processing.decoded import decoded
 from kinesis_publishers.processing.deliveries import hooks_by_name
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
@@ -45,7 +46,7 @@ def scan(
     properties: Properties | Mapping[str, Scalar] | None = None,
     process: Process | None = None,
     *,
-    decode: str | Decoder | None = None,
+    decode: str | Format[Any] | Decoder | None = None,
     where: Callable[[Record], object] | None = None,
     max_age: timedelta | None = None,
     per_batch: bool = False,

@@ -16,6 +16,7 @@ from kinesis_publishers.config import Options, Properties, Scalar
 from kinesis_publishers.errors import ClosedError, KinesisPublishersError
 from kinesis_publishers.event_loop import CLOSED_AT_EXIT, OpenInThread
 from kinesis_publishers.events import EventSink
+from kinesis_publishers.formats import Encoder, Format
 from kinesis_publishers.producing.checking import Data, Item
 from kinesis_publishers.producing.producer import CHUNK_RECORDS, KinesisProducer
 from kinesis_publishers.producing.records import ManyPuts, PutResult, Row
@@ -51,12 +52,15 @@ class BlockingProducer:
         cls,
         properties: Properties | Mapping[str, Scalar] | None = None,
         *,
+        encode: str | Format[Any] | Encoder | None = None,
         events: EventSink | None = None,
         clock: Clock | None = None,
         **options: Unpack[Options],
     ) -> Self:
         """Open a producer, as :meth:`KinesisProducer.from_properties` does with the same errors."""
-        opening = KinesisProducer.from_properties(properties, events=events, clock=clock, **options)
+        opening = KinesisProducer.from_properties(
+            properties, encode=encode, events=events, clock=clock, **options
+        )
         return cls(OpenInThread(opening, name="kinesis-producer"))
 
     def __enter__(self) -> Self:
@@ -88,16 +92,18 @@ class BlockingProducer:
         """
         self._opened.process.check("this producer")
         future: Future[PutResult] = _new_future()
-        with self._turn:
-            row = self._producer.checker.row_of((data, partition_key, explicit_hash_key))
-            # A callback of a future cannot wait: it would be for itself.
-            if not self._opened.loop.is_current:
-                self._turn.wait_for(self._has_room)
-            self._check_open()
-            self._line.append((row, future))
-            self._line_bytes += len(row[0])
-            if len(self._line) == 1:
-                self._opened.loop.start(self._take_line())
+        with self._producer.sending(future):
+            item = self._producer.checker.encoded((data, partition_key, explicit_hash_key))
+            with self._turn:
+                row = self._producer.checker.row_of(item)
+                # A callback of a future cannot wait: it would be for itself.
+                if not self._opened.loop.is_current:
+                    self._turn.wait_for(self._has_room)
+                self._check_open()
+                self._line.append((row, future))
+                self._line_bytes += len(row[0])
+                if len(self._line) == 1:
+                    self._opened.loop.start(self._take_line())
         return future
 
     def put_many(self, records: Iterable[Item]) -> Future[Sequence[PutResult]]:
@@ -110,14 +116,15 @@ class BlockingProducer:
         future: Future[Sequence[PutResult]] = _new_future()
         put = ManyPuts(future)
         left = iter(records)
-        try:
-            while chunk := list(islice(left, CHUNK_RECORDS)):
-                self._run(partial(self._producer.put_chunk, chunk, put))
-        finally:
+        with self._producer.sending(future):
             try:
-                self._opened.loop.call(put.complete)
-            except RuntimeError:  # The loop has ended, and so has everything that was put.
-                put.complete()
+                while chunk := list(islice(left, CHUNK_RECORDS)):
+                    self._run(partial(self._producer.put_chunk, chunk, put))
+            finally:
+                try:
+                    self._opened.loop.call(put.complete)
+                except RuntimeError:  # The loop has ended, and so has everything that was put.
+                    put.complete()
         return future
 
     def flush(self) -> None:

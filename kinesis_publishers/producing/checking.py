@@ -7,14 +7,15 @@ from typing import Any, Final, TypeAlias
 
 from kinesis_publishers.abc import Partitioner
 from kinesis_publishers.assembly import WritingServices
-from kinesis_publishers.errors import InvalidRecordError
+from kinesis_publishers.errors import InvalidRecordError, KinesisPublishersError
+from kinesis_publishers.formats import Encoder
 from kinesis_publishers.model import UserRecord
 from kinesis_publishers.model.shards import parse_hash_key
 from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY, check_marker
 from kinesis_publishers.producing.records import Putting, Row, Run, utf8_bytes
 
-Data: TypeAlias = bytes | bytearray | memoryview | str
-"""What can be put; a text is encoded in UTF-8."""
+Data: TypeAlias = bytes | bytearray | memoryview | str | Any
+"""What can be put: bytes, or a text, which is encoded in UTF-8; with ``encode`` what that takes."""
 
 Item: TypeAlias = (
     UserRecord
@@ -30,10 +31,11 @@ _AGGREGATE_BYTES: Final = 128
 
 
 class RecordChecker:
-    """Checks records before they are put, and chooses the partition keys that are missing."""
+    """Encodes and checks records before they are put, and chooses missing partition keys."""
 
-    def __init__(self, services: WritingServices) -> None:
+    def __init__(self, services: WritingServices, encode: Encoder | None = None) -> None:
         self._services = services
+        self._encode = encode
         self._limit(services.stream.max_record_bytes)
 
     def _limit(self, max_bytes: int) -> None:
@@ -44,18 +46,21 @@ class RecordChecker:
     def row_of(self, item: Item) -> Row:
         return checked_row(item, self._services.partitioner)
 
+    def encoded(self, item: Item) -> Any:
+        return encoded(item, self._encode)
+
     async def run_of(
         self, chunk: Sequence[Item], put: Putting
-    ) -> tuple[Run, InvalidRecordError | None]:
+    ) -> tuple[Run, KinesisPublishersError | None]:
         """Return the records before the first that is invalid or too large, and its error."""
-        problem: InvalidRecordError | None = None
-        columns: Sequence[Any] | None = _plain_columns(chunk)
+        problem: KinesisPublishersError | None = None
+        columns: Sequence[Any] | None = None if self._encode else _plain_columns(chunk)
         if columns is None:
             rows: list[Row] = []
             for item in chunk:
                 try:
-                    rows.append(self.row_of(item))
-                except InvalidRecordError as error:
+                    rows.append(self.row_of(self.encoded(item)))
+                except KinesisPublishersError as error:
                     problem = error
                     break
             payloads, keys, hash_keys, markers = ([row[n] for row in rows] for n in range(4))
@@ -101,6 +106,22 @@ class RecordChecker:
 def _marked_bytes(marker: str | None) -> int:
     """Return the maximum size of a marker and the aggregate around it."""
     return 0 if marker is None else len(marker.encode()) + _AGGREGATE_BYTES
+
+
+def encoded(item: Any, encode: Encoder | None) -> Any:
+    """Return a record with what ``encode`` makes of its data; raise if it makes nothing."""
+    if encode is not None and isinstance(item, UserRecord):
+        item = item.data, item.partition_key, item.explicit_hash_key, item.marker
+    # What is no row is refused as such, later.
+    if encode is None or not isinstance(item, tuple | list) or not item:
+        return item
+    try:
+        return (encode(item[0]), *item[1:])
+    except KinesisPublishersError:
+        raise
+    except Exception as error:  # encoders raise errors of many kinds
+        text = f"put a value that encode takes, not this {type(item[0]).__name__}: {error!r:.300}"
+        raise InvalidRecordError(text) from error
 
 
 def checked_row(item: Item, partitioner: Partitioner) -> Row:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from functools import partial
 from itertools import islice
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kinesis_publishers.assembly import WritingServices, open_writing
 from kinesis_publishers.clock import Clock
-from kinesis_publishers.config import Options, Properties, Scalar
+from kinesis_publishers.config import MetricsConfig, Options, Properties, Scalar
 from kinesis_publishers.errors import (
     BufferFullError,
     ClosedError,
@@ -21,6 +22,7 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink, ProducerStarted, ProducerStopped
+from kinesis_publishers.formats import Encoder, Format, encoder_of, open_tracing
 from kinesis_publishers.producing.buffer import Buffer
 from kinesis_publishers.producing.checking import Data, Item, RecordChecker
 from kinesis_publishers.producing.outstanding import Outstanding
@@ -35,6 +37,9 @@ from kinesis_publishers.producing.records import (
 )
 from kinesis_publishers.producing.routing import ShardMap
 from kinesis_publishers.producing.sender import Sender
+
+if TYPE_CHECKING:
+    from kinesis_publishers.formats.spans import Tracing
 
 _LOGGER = logging.getLogger(__name__)
 # `put_many` handles its records in chunks of this size, which is the size of a call.
@@ -54,7 +59,13 @@ class KinesisProducer:
     A record is written at least once: after a lost answer it may be there twice.
     """
 
-    def __init__(self, services: WritingServices, shard_map: ShardMap) -> None:
+    def __init__(
+        self,
+        services: WritingServices,
+        shard_map: ShardMap,
+        encode: Encoder | None = None,
+        tracing: Tracing | None = None,
+    ) -> None:
         self._services = services
         self._config = config = services.config
         #: The time that the records have.
@@ -73,7 +84,11 @@ class KinesisProducer:
         self._closing: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unusable = "was not opened: use it as `async with`"
-        self.checker = RecordChecker(services)
+        self.checker = RecordChecker(services, encode)
+        #: The span of a put, whose future it takes.
+        self.sending: Callable[[Any], AbstractContextManager[Any]] = (
+            nullcontext if tracing is None else partial(tracing.sending, services.name)
+        )
         self._process = OwnProcess()
 
     @classmethod
@@ -82,6 +97,7 @@ class KinesisProducer:
         cls,
         properties: Properties | Mapping[str, Scalar] | None = None,
         *,
+        encode: str | Format[Any] | Encoder | None = None,
         events: EventSink | None = None,
         clock: Clock | None = None,
         **options: Unpack[Options],
@@ -90,19 +106,23 @@ class KinesisProducer:
 
         Args:
             properties: the stream (``kinesis.streams``), where it is, and ``kinesis.producer.*``.
+            encode: makes the payloads of what is put: ``json``, ``gzip``, one of
+                :mod:`kinesis_publishers.formats`, or your own function. Without it bytes are put.
             events: takes diagnostic events in addition to the sinks that the properties name.
             clock: by default this machine's.
             **options: the properties as keywords: see :class:`~kinesis_publishers.Options`.
 
         Raises:
             ConfigError: the properties cannot work; every problem is named.
+            TypeError, ValueError: ``encode`` is no encoder.
             KinesisPublishersError: the stream cannot be described, or its shards cannot be listed.
             RecordsNotWrittenError: on leaving, as of :meth:`close`.
         """
-        properties = Properties.of(properties, options)
+        properties, encoder = Properties.of(properties, options), encoder_of(encode)
+        tracing = open_tracing() if MetricsConfig.from_properties(properties).traces else None
         async with (
             open_writing(properties, events=events, clock=clock) as services,
-            cls(services, await ShardMap.listed(services)) as producer,
+            cls(services, await ShardMap.listed(services), encoder, tracing) as producer,
         ):
             yield producer
 
@@ -150,16 +170,20 @@ class KinesisProducer:
         ``RecordExpiredError``, ``BufferFullError`` or ``ClosedError`` if it was not written.
 
         Args:
-            data: the payload, of 0 bytes up to what the stream takes (1 MiB by default).
+            data: the payload, of 0 bytes up to what the stream takes (1 MiB by default); with
+                ``encode`` the value of which it is made.
             partition_key: 1 to 256 characters; without one the partitioner chooses it.
             explicit_hash_key: decimal; determines the shard instead of the partition key.
 
         Raises:
-            InvalidRecordError: the service would refuse the record; nothing was put.
+            InvalidRecordError: the service would refuse the record, or ``encode`` has raised;
+                nothing was put.
             ClosedError: the producer is closed, or cannot be used here.
         """
         future: asyncio.Future[PutResult] = self._own_loop().create_future()
-        await self.put_row(self.checker.row_of((data, partition_key, explicit_hash_key)), future)
+        with self.sending(future):
+            item = self.checker.encoded((data, partition_key, explicit_hash_key))
+            await self.put_row(self.checker.row_of(item), future)
         return future
 
     async def put_row(self, row: Row, future: AnyFuture) -> None:
@@ -216,11 +240,12 @@ class KinesisProducer:
         future: asyncio.Future[Sequence[PutResult]] = self._own_loop().create_future()
         put = ManyPuts(future)
         left = iter(records)
-        try:
-            while chunk := list(islice(left, CHUNK_RECORDS)):
-                await self.put_chunk(chunk, put)
-        finally:
-            put.complete()
+        with self.sending(future):
+            try:
+                while chunk := list(islice(left, CHUNK_RECORDS)):
+                    await self.put_chunk(chunk, put)
+            finally:
+                put.complete()
         return future
 
     async def put_chunk(self, chunk: Sequence[Item], put: ManyPuts) -> None:

@@ -26,6 +26,8 @@ _AWS = frozenset({"aioitertools", "aiobotocore", "boto3", "botocore", "certifi",
 _AWS |= {"jmespath", "s3transfer", "six", "urllib3", "wrapt"}
 _HTTP = frozenset({"aiohttp", "aiohappyeyeballs", "aiosignal", "frozenlist", "idna"})
 _HTTP |= {"multidict", "propcache", "typing_extensions", "yarl"}
+# Clients of HTTP load what the extra zstd installs.
+_HTTP |= {"backports"}
 _COMMAND = frozenset({"click"})
 _TABLES = frozenset({"markdown_it", "mdurl", "pygments", "rich"})
 # What a Python worker does under the prefetch planner.

@@ -17,7 +17,10 @@ from kinesis_publishers.testing.local_kinesis import LocalKinesis
 _ROOT = Path(__file__).parents[2]
 _SETUP = configparser.ConfigParser(interpolation=None)
 _SETUP.read(_ROOT / "setup.cfg")
-_OPTIONAL = "click fastavro h2 hpack msgpack opentelemetry pandas prometheus_client pyarrow pyspark"
+_OPTIONAL = (
+    "backports.zstd click fastavro h2 hpack msgpack opentelemetry pandas prometheus_client pyarrow "
+    "pyspark"
+)
 _MOST_PACKAGES = 27
 _MOST_BYTES = 60 * 1000 * 1000
 
@@ -128,11 +131,15 @@ next(records(properties, publisher="EFO", consumer_name="me"))
             r"pip install 'kinesis-publishers\[msgpack\]'",
         ),
         (
+            "from kinesis_publishers import records\nrecords(stream='orders', decode='zstd')",
+            r"pip install 'kinesis-publishers\[zstd\]'",
+        ),
+        (
             "import kinesis_publishers.testing as t; t.LocalKinesis.in_thread().__enter__()",
             r"which LocalKinesis needs: pip install 'kinesis-publishers\[local\]'",
         ),
         (
-            "from kinesis_publishers.processing.decoders import avro\navro({})",
+            "from kinesis_publishers.formats import avro\navro({})",
             r"pip install 'kinesis-publishers\[avro\]'",
         ),
         (
@@ -143,7 +150,7 @@ next(records(properties, publisher="EFO", consumer_name="me"))
             r"pip install 'kinesis-publishers\[prometheus\]'",
         ),
     ],
-    ids=["command line", "fan-out", "arrow", "msgpack", "local", "avro", "prometheus"],
+    ids=["command line", "fan-out", "arrow", "msgpack", "zstd", "local", "avro", "prometheus"],
 )
 def test_an_error_names_the_extra_that_is_missing(code: str, message: str) -> None:
     result = run_lightly(code)

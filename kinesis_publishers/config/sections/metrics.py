@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 from kinesis_publishers.config.option import Namespace, Option, Section
-from kinesis_publishers.config.parsers import Duration, Scalar, Text, WholeNumber
+from kinesis_publishers.config.parsers import Duration, Flag, Scalar, Text, WholeNumber
 
 _REPORTERS: Final = {
     "log": "kinesis_publishers.metrics.sinks:EventLog",
@@ -63,6 +63,12 @@ class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
         parser=Duration(minimum=1_000.0),
         default=60_000.0,
         doc="How often the sink summary writes a line.",
+    )
+    traces: Option[bool] = Option(
+        key="metrics.traces",
+        parser=Flag(),
+        default=True,
+        doc="Whether a program with a tracer provider of OpenTelemetry has spans of what it puts.",
     )
     prometheus_port: Option[int] = Option(
         key="metrics.prometheus.port",

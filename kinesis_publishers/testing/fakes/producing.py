@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Any, Self
 
 from kinesis_publishers.abc import Partitioner
 from kinesis_publishers.errors import ClosedError, RecordsNotWrittenError
+from kinesis_publishers.formats import Encoder, Format, encoder_of
 from kinesis_publishers.model import UserRecord
 from kinesis_publishers.model.shards import MAX_HASH_KEY, hash_key_of
 from kinesis_publishers.producing import PutResult
-from kinesis_publishers.producing.checking import Data, Item, checked_row
+from kinesis_publishers.producing.checking import Data, Item, checked_row, encoded
 from kinesis_publishers.producing.records import Row
 from kinesis_publishers.producing.routing import RandomPartitioner
 from kinesis_publishers.testing.fakes.samples import shard_name
@@ -29,14 +30,22 @@ class FakeProducer:
     Args:
         shards: over how many shards the hash keys are distributed.
         partitioner: chooses the partition keys of records without one; at random unless given.
+        encode: makes the payloads of what is put, as of a producer.
 
     Attributes:
         records: what was put and has not failed, in order.
         flushes: how often ``flush`` was called.
     """
 
-    def __init__(self, *, shards: int = 1, partitioner: Partitioner | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        shards: int = 1,
+        partitioner: Partitioner | None = None,
+        encode: str | Format[Any] | Encoder | None = None,
+    ) -> None:
         self._shards = shards
+        self._encode = encoder_of(encode)
         self._partitioner = partitioner or RandomPartitioner()
         self._errors: deque[Exception | None] = deque()
         self._failures: list[Exception] = []
@@ -95,7 +104,9 @@ class FakeProducer:
 
     def _take(self, item: Item) -> PutResult | Exception:
         self._check_open()
-        data, key, hash_key, marker = row = checked_row(item, self._partitioner)
+        data, key, hash_key, marker = row = checked_row(
+            encoded(item, self._encode), self._partitioner
+        )
         error = self._errors.popleft() if self._errors else None
         if error is not None:
             self._failures.append(error)

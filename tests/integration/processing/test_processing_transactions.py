@@ -1,4 +1,4 @@
-"""Each record is in the database once, whenever its reader is killed: its checkpoint moves along."""
+"""Each record is in the database once, whenever its reader is killed."""
 
 from __future__ import annotations
 

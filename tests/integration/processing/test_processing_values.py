@@ -29,12 +29,12 @@ from kinesis_publishers import (
     RecordBatch,
     RetryOnError,
     ScanResult,
+    formats,
     read,
     records,
     scan,
 )
 from kinesis_publishers.errors import SchemaError
-from kinesis_publishers.processing import decoders
 from tests.integration.processing.processing_support import STREAM, Orders
 
 if TYPE_CHECKING:
@@ -70,16 +70,30 @@ def values(orders: Orders, count: int, **how: Any) -> list[Any]:
         ("json", b'{"id": 7, "item": "a lamp"}', _ORDER),
         ("text", "für".encode(), "für"),
         ("msgpack", msgpack.packb(_ORDER), _ORDER),
-        (decoders.avro(_SCHEMA), avro_of(_ORDER), _ORDER),
-        (decoders.avro(json.dumps(_SCHEMA)), avro_of(_ORDER), _ORDER),
+        (formats.avro(_SCHEMA), avro_of(_ORDER), _ORDER),
+        (formats.avro(json.dumps(_SCHEMA)), avro_of(_ORDER), _ORDER),
         (
-            decoders.protobuf(StringValue),
+            formats.protobuf(StringValue),
             StringValue(value="a lamp").SerializeToString(),
             StringValue(value="a lamp"),
         ),
+        (formats.gzip("json"), zlib.compress(b'{"id": 7, "item": "a lamp"}', wbits=31), _ORDER),
+        (
+            "cloudwatch-logs",
+            zlib.compress(b'{"messageType": "CONTROL_MESSAGE", "logEvents": []}', wbits=31),
+            {"messageType": "CONTROL_MESSAGE", "logEvents": []},
+        ),
+        (
+            "cloudevents",
+            b'{"specversion": "1.0", "type": "a", "source": "/s", "id": "7", "data": [1]}',
+            formats.CloudEvent({"type": "a", "source": "/s", "id": "7"}, [1]),
+        ),
         (len, b"12345", 5),
     ],
-    ids=["json", "text", "msgpack", "avro", "avro as text", "protobuf", "a function"],
+    ids=[
+        *("json", "text", "msgpack", "avro", "avro as text", "protobuf"),
+        *("gzip", "cloudwatch-logs", "cloudevents", "a function"),
+    ],
 )
 def test_a_record_has_the_value_of_its_payload(
     orders: Orders, decode: Any, payload: bytes, value: object
@@ -139,9 +153,9 @@ def test_glues_header_names_the_schema(orders: Orders, glue: Any) -> None:
         b"\x03\x00" + avro + avro_of(_ORDER),
         b"\x03\x05" + avro + zlib.compress(avro_of(_ORDER)),
         b"\x03\x00" + as_json + json.dumps(_ORDER).encode(),
-        b"\x03\x00" + protobuf + StringValue(value="a lamp").SerializeToString(),
+        b"\x03\x00" + protobuf + b"\x00" + StringValue(value="a lamp").SerializeToString(),
     )
-    decode = decoders.glue(glue, {"PROTOBUF": decoders.protobuf(StringValue)})
+    decode = formats.glue(glue, {"PROTOBUF": formats.protobuf(StringValue)})
     assert values(orders, 4, decode=decode) == [_ORDER] * 3 + [StringValue(value="a lamp")]
 
 
@@ -150,7 +164,7 @@ def test_a_schema_that_is_not_there_is_the_records_fault(orders: Orders, glue: A
     put(orders, b"\x03\x00" + bytes(16) + b"data", b"\x03\x00" + as_json + b"18446744073709551616")
     letters: list[tuple[int, str]] = []
     aside = DeadLetter(lambda record, error: letters.append((len(record), str(error))))
-    assert values(orders, 1, decode=decoders.glue(glue), on_error=aside) == [2**64]
+    assert values(orders, 1, decode=formats.glue(glue), on_error=aside) == [2**64]
     ((_, why),) = letters
     assert why.startswith("the registry has no schema 00000000-0000-0000-0000-000000000000 (")
 
@@ -159,7 +173,7 @@ def test_a_registry_that_cannot_be_asked_puts_nothing_aside(orders: Orders, glue
     put(orders, b"\x03\x00" + bytes(16) + b"data")
     letters: list[object] = []
     aside = DeadLetter(lambda record, error: letters.append(record))
-    decode = decoders.glue(glue)
+    decode = formats.glue(glue)
     with Stubber(glue) as stubber:
         stubber.add_client_error("get_schema_version", "AccessDeniedException")
         with pytest.raises(SchemaError, match="glue:GetSchemaVersion"):
@@ -257,10 +271,10 @@ async def async_decode(data: bytes) -> bytes:
         (
             {"decode": "yaml"},
             ValueError,
-            "expected one of 'json', 'text', 'msgpack', or a function",
+            "expected one of 'json', 'text', .* a Format, or a function",
         ),
-        ({"decode": 5}, TypeError, "must be a plain function of bytes or a name"),
-        ({"decode": async_decode}, TypeError, "plain function .* not <function async_decode"),
+        ({"decode": 5}, TypeError, "must be a plain function, a Format or a name"),
+        ({"decode": async_decode}, TypeError, "plain function.* not <function async_decode"),
         ({"on_error": DeadLetter(print)}, ValueError, "on_error is for decode"),
         ({"on_error": RetryOnError()}, TypeError, "has nothing to repeat"),
         ({"on_error": print}, TypeError, "on_error"),

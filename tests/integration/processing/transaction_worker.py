@@ -46,6 +46,11 @@ _LIMITS = {
 }
 
 
+def say_begun() -> None:
+    sys.stdout.write("begun\n")
+    sys.stdout.flush()
+
+
 class Sink:
     """Where records go: ``write`` for plain functions, ``write_async`` for others."""
 
@@ -61,7 +66,7 @@ class Sink:
 
     def write(self, some: Iterable[Record], checkpointer: Any) -> None:
         ids = [record.id for record in some]
-        print("begin", len(ids), flush=True)
+        say_begun()
         if self.kind == "dynamodb":
             # Each transaction counts up: a second one of the record would show.
             counts = [
@@ -89,7 +94,7 @@ class Sink:
 
     async def write_async(self, some: Iterable[Record], checkpointer: Any) -> None:
         rows = [{"id": record.id} for record in some]
-        print("begin", len(rows), flush=True)
+        say_begun()
         if self.kind == "session":
             async with AsyncSession(self.async_engine) as session, session.begin():
                 await session.execute(SEEN.insert(), rows)
@@ -105,8 +110,8 @@ async def read_all(properties: dict[str, str], sink: Sink) -> None:
         async for record in stream:
             try:
                 await sink.write_async([record], stream)
-            except StaleCheckpointError as error:
-                print("stale", error, flush=True)
+            except StaleCheckpointError:
+                continue  # The record is another worker's.
 
 
 def main(face: str, kind: str, url: str, properties: dict[str, str]) -> None:
@@ -134,8 +139,8 @@ def main(face: str, kind: str, url: str, properties: dict[str, str]) -> None:
             for record in stream:
                 try:
                     sink.write([record], stream)
-                except StaleCheckpointError as error:
-                    print("stale", error, flush=True)
+                except StaleCheckpointError:
+                    continue
 
 
 if __name__ == "__main__":

@@ -41,6 +41,15 @@ async def test_it_keeps_what_is_put() -> None:
         await producer.put(b"x")
 
 
+async def test_it_encodes_what_is_put() -> None:
+    producer = FakeProducer(encode="json")
+    await producer.put({"id": 7}, "a")
+    await producer.put_many([([8], "a")])
+    assert [one.data for one in producer.records] == [b'{"id":7}', b"[8]"]
+    with pytest.raises(InvalidRecordError, match="not this set"):
+        await producer.put({1}, "a")
+
+
 async def test_it_refuses_what_the_producer_refuses() -> None:
     async with FakeProducer() as producer:
         with pytest.raises(InvalidRecordError, match="1 to 256"):

@@ -17,6 +17,7 @@ from kinesis_publishers.errors import (
     RecordsNotWrittenError,
     StreamNotFoundError,
 )
+from kinesis_publishers.formats import decoder_of
 from kinesis_publishers.testing.local_kinesis import Fault
 from kinesis_publishers_spark.data_source import KinesisDataSource
 from kinesis_publishers_spark.sink import PRODUCERS, Markers, Sink
@@ -77,6 +78,22 @@ def batch_of(ddl: str, *rows: tuple[Any, ...]) -> pa.RecordBatch:
 
 def write(sink: Sink, ddl: str, *rows: tuple[Any, ...], batch: str | None = None) -> int:
     return sink.write(iter([batch_of(ddl, *rows)]), batch).rows
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
+def test_the_column_data_is_compressed_on_request(server: LocalKinesis, compression: str) -> None:
+    sink = sink_of(server, compression=compression, includebatchmarker="true")
+    write(sink, ROWS, ("one", "a"), ("two", "a"), batch="q/0/0")
+    decode = decoder_of(compression)
+    assert decode is not None
+    found = user_records(server, "orders")
+    assert sorted(decode(one.data) for one in found) == [b"one", b"two"]
+    assert all(one.marker for one in found)
+
+
+def test_an_unknown_compression_is_refused_at_the_start(server: LocalKinesis) -> None:
+    with pytest.raises(ConfigError, match=r"compression.*gzip or zstd"):
+        sink_of(server, compression="lz4")
 
 
 def test_rows_become_records(server: LocalKinesis) -> None:

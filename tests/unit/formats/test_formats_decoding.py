@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from kinesis_publishers.processing.decoders import avro, decoder_of, glue
+from kinesis_publishers.formats import avro, decoder_of, glue
 from kinesis_publishers.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -114,11 +114,11 @@ def test_no_payload_of_avro_exhausts_the_stack_or_the_memory() -> None:
     code = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
-from kinesis_publishers.processing.decoders import avro
+from kinesis_publishers.formats import avro
 import msgpack
 for name, (schema, payload) in msgpack.unpackb(sys.stdin.buffer.read(), max_array_len=9).items():
     try:
-        print(name, "->", len(repr(avro(schema)(payload))))
+        print(name, "->", len(repr(avro(schema).decode(payload))))
     except (ValueError, RecursionError, EOFError):
         print(name, "-> refused")
 """
@@ -147,7 +147,7 @@ def test_what_avro_holds_is_decoded_though_it_has_bounds() -> None:
         tree = {"leaf": leaf, "names": names, "branches": [tree, tree]}
     written = BytesIO()
     fastavro.schemaless_writer(written, fastavro.parse_schema(_TREE), tree)
-    assert avro(_TREE)(written.getvalue()) == tree
+    assert avro(_TREE).decode(written.getvalue()) == tree
 
 
 _SHORT: dict[str, Any] = {
@@ -168,17 +168,17 @@ def test_avro_takes_short_bytes_before_long_numbers(number: int) -> None:
     value = {**inner, "fixed": [], "next": inner}
     written = BytesIO()
     fastavro.schemaless_writer(written, fastavro.parse_schema(_SHORT), value)
-    assert avro(_SHORT)(written.getvalue()) == value
+    assert avro(_SHORT).decode(written.getvalue()) == value
 
 
 def test_avro_refuses_a_decimal_that_is_longer_than_its_precision() -> None:
-    assert avro(_DECIMAL)(b"\2\7") == Decimal("0.07")
+    assert avro(_DECIMAL).decode(b"\2\7") == Decimal("0.07")
     with pytest.raises(ValueError, match="more than its precision needs"):
-        avro(_DECIMAL)(long(2000) + b"\1" * 2000)
+        avro(_DECIMAL).decode(long(2000) + b"\1" * 2000)
 
 
 def test_a_decoder_of_avro_works_in_the_process_that_it_is_sent_to() -> None:
-    code = r"import pickle, sys; print(pickle.load(sys.stdin.buffer)(b'\2\7'))"
+    code = r"import pickle, sys; print(pickle.load(sys.stdin.buffer).decode(b'\2\7'))"
     sent = cloudpickle.dumps(avro(_DECIMAL))
     done = subprocess.run(
         [sys.executable, "-c", code], input=sent, capture_output=True, check=True, timeout=60
@@ -188,7 +188,7 @@ def test_a_decoder_of_avro_works_in_the_process_that_it_is_sent_to() -> None:
 
 def test_avro_refuses_a_record_of_another_schema() -> None:
     with pytest.raises(ValueError, match="1 bytes follow"):
-        avro('"long"')(b"\6x")
+        avro('"long"').decode(b"\6x")
 
 
 _ID = bytes(range(16))
@@ -230,18 +230,18 @@ def test_what_a_writer_may_do_to_glues_decoder_is_an_error_of_the_record(
     if schema is not None:
         registry.add_response("get_schema_version", schema)
     with pytest.raises(ValueError, match=message):
-        glue(registry.client)(payload)
+        glue(registry.client).decode(payload)
 
 
 def test_glue_unpacks_at_most_a_byte_where_its_bound_is_less(registry: Stubber) -> None:
     registry.add_response("get_schema_version", answer("JSON"))
     with pytest.raises(ValueError, match="more than 1 bytes unpacked"):
-        glue(registry.client, max_bytes=8)(_BOMB)
+        glue(registry.client, max_bytes=8).decode(_BOMB)
 
 
 def test_glue_asks_again_after_a_while_for_what_was_of_no_use(registry: Stubber) -> None:
     clock = ManualClock()
-    decode = glue(registry.client, clock=clock)
+    decode = glue(registry.client, clock=clock).decode
     registry.add_client_error("get_schema_version", "EntityNotFoundException")
     for _ in range(3):
         # One more call than there are answers would be another error.

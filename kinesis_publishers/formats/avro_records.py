@@ -1,13 +1,17 @@
-"""Bounds what an Avro payload may become, before anything of it is decoded."""
+"""Single Avro records; what a payload may become is bounded before it is decoded."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from functools import cache
+from io import BytesIO
 from typing import IO, Any, Final
 
+import orjson
 from attrs import define, field
+
+from kinesis_publishers.formats.format import Format, imported
 
 # A decimal of a megabyte takes minutes: decimals have a reader of their own.
 _DECIMAL: Final = "kinesis-publishers-decimal"
@@ -19,6 +23,50 @@ _LEAST: Final = {"null": 0, "float": 4, "double": 8, "record": 0, "error": 0}
 _MEMORY: Final = {"null": 0, "boolean": 0, "enum": 0, "union": 0, "int": 32, "long": 32}
 _USUAL_MEMORY, _DICT_MEMORY, _KEY_MEMORY, _ENTRY_MEMORY, _SLOT_MEMORY = 64, 192, 40, 112, 8
 _CONTAINS_ITSELF: Final = (1, 256, 0.0)
+
+
+def avro(schema: dict[str, Any] | list[Any] | str) -> Format[Any]:
+    """Return the format of single Avro records without a header (extra ``avro``).
+
+    A value that is nested too deeply, if the schema contains itself, is a ``RecursionError``. A
+    value with fields that the schema lacks cannot be encoded.
+
+    Args:
+        schema: with which they are written, as JSON or parsed.
+
+    Raises:
+        ValueError: the schema has arrays whose items take no bytes: values would have no bound.
+    """
+    return avro_and_growth(schema)[0]
+
+
+def avro_and_growth(schema: dict[str, Any] | list[Any] | str) -> tuple[Format[Any], float]:
+    """Return the format, and the memory that a value may take for each byte of its payload."""
+    fastavro = imported("fastavro", extra="avro")
+    names: dict[str, dict[str, Any]] = {}
+    given = orjson.loads(schema) if isinstance(schema, str) else schema
+    written = fastavro.parse_schema(given)
+    parsed = fastavro.parse_schema(with_bounded_decimals(given), named_schemas=names)
+    bounds = Bounds(names)
+    growth = bounds.of(parsed)[2]
+    if growth == math.inf:
+        raise ValueError("the schema has arrays whose items take no bytes: any payload may be huge")
+    is_recursive = bounds.is_recursive
+
+    def encode(value: Any) -> bytes:
+        data = BytesIO()
+        # Otherwise fields that the schema lacks would be left out.
+        fastavro.schemaless_writer(data, written, value, strict_allow_default=True)
+        return data.getvalue()
+
+    def decode(data: bytes) -> Any:
+        rest = BytesIO(data)
+        value = readers()[is_recursive](rest, parsed, None)
+        if left := len(data) - rest.tell():
+            raise ValueError(f"{left} bytes follow the Avro record: it has another schema")
+        return value
+
+    return Format(encode, decode), growth
 
 
 @define
