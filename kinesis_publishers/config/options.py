@@ -164,6 +164,7 @@ class Options(TypedDict, total=False):
     producer_aggregation: bool | None
     producer_aggregation_maxbytes: int | str | None
     producer_aggregation_maxrecords: int | None
+    producer_aggregation_outerkey: Literal["kpl", "first"] | None
     producer_ratelimit: float | None
     producer_ratelimit_adaptive: bool | None
     producer_failonerror: bool | None

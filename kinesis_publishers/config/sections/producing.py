@@ -22,6 +22,13 @@ class Ordering(Enum):
     KEY = "key"
 
 
+class OuterKey(Enum):
+    """The partition key under which an aggregate of several records is stored."""
+
+    KPL = "kpl"
+    FIRST = "first"
+
+
 class WhenFull(Enum):
     """What happens to a record when the buffer is full."""
 
@@ -134,6 +141,13 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         default=2**32 - 1,
         spellings=("producer.aggregationmaxcount",),
         doc="The largest number of records in an aggregate.",
+    )
+    outer_key: Option[OuterKey] = Option(
+        key="producer.aggregation.outerkey",
+        default=OuterKey.KPL,
+        doc="The partition key of an aggregate: the KPL's, which is a (kpl), or that of its first "
+        "record (first), for consumers that distribute or order records by it. Readers need "
+        "kinesis.aggregation = kpl with first.",
     )
     rate_percent: ClassVar[Option[float]] = Option(
         key="producer.ratelimit",

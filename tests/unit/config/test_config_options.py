@@ -145,6 +145,7 @@ _OURS = [
     ("producer.aggregation", False, "True", True),
     ("producer.aggregation.maxbytes", 51_200, "1MiB", 1024 * 1024),
     ("producer.aggregation.maxrecords", 2**32 - 1, "100", 100),
+    ("producer.aggregation.outerkey", "kpl", "FIRST", "first"),
     ("producer.ratelimit", 100, "150", 150),
     ("producer.ratelimit.adaptive", True, "false", False),
     ("producer.failonerror", False, "true", True),
