@@ -156,6 +156,8 @@ class Options(TypedDict, total=False):
     producer_buffer_maxrecords: int | None
     producer_buffer_maxbytes: int | str | None
     producer_buffer_whenfull: Literal["wait", "fail"] | None
+    producer_spill_path: str | None
+    producer_spill_maxbytes: int | str | None
     producer_ordering: Literal["none", "key"] | None
     producer_batch_maxrecords: int | None
     producer_batch_maxbytes: int | str | None

@@ -11,7 +11,13 @@ from kinesis_publishers.errors import InvalidRecordError
 from kinesis_publishers.model import UserRecord
 from kinesis_publishers.model.shards import parse_hash_key
 from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY, check_marker
-from kinesis_publishers.producing.records import Putting, Row, Run, utf8_bytes
+from kinesis_publishers.producing.records import (
+    Putting,
+    Row,
+    Run,
+    columns_of_rows,
+    utf8_bytes,
+)
 
 Data: TypeAlias = bytes | bytearray | memoryview | str
 """What can be put; a text is encoded in UTF-8."""
@@ -58,8 +64,7 @@ class RecordChecker:
                 except InvalidRecordError as error:
                     problem = error
                     break
-            payloads, keys, hash_keys, markers = ([row[n] for row in rows] for n in range(4))
-            columns = payloads, keys, _column(hash_keys), _column(markers)
+            columns = columns_of_rows(rows)
         run = Run(put, range(len(columns[0])), 0, 0.0, *columns)
         largest = max(map(len, run.payloads), default=0)
         if run.markers is not None:
@@ -149,10 +154,6 @@ def _plain_columns(chunk: Sequence[Item]) -> tuple[list[bytes], list[str]] | Non
     if not (is_valid and "".join(keys).isascii()):
         return None
     return payloads, keys
-
-
-def _column(values: list[Any]) -> list[Any] | None:
-    return values if any(one is not None for one in values) else None
 
 
 def _checked_data(data: object) -> bytes:

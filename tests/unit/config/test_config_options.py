@@ -137,6 +137,8 @@ _OURS = [
     ("producer.buffer.maxrecords", 50_000, "1", 1),
     ("producer.buffer.maxbytes", 64 * 1024 * 1024, "10MB", 10_000_000),
     ("producer.buffer.whenfull", "wait", "Fail", "fail"),
+    ("producer.spill.path", None, "/var/spool/orders", "/var/spool/orders"),
+    ("producer.spill.maxbytes", 1024 * 1024 * 1024, "10MB", 10_000_000),
     ("producer.ordering", "none", "KEY", "key"),
     ("producer.batch.maxrecords", 500, "1", 1),
     ("producer.batch.maxbytes", 5 * 1024 * 1024, "10MiB", 10 * 1024 * 1024),
