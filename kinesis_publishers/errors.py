@@ -393,7 +393,7 @@ class RecordExpiredError(RecordsNotWrittenError):
     """A record was not accepted within its time to live, ``kinesis.producer.recordttlmillis``.
 
     What to do: see the cause, the last refusal. If the stream throttles, it needs more shards; if
-    the service is away for longer at times, raise the time to live and the buffer.
+    the service is away for longer at times, keep records on disk (``kinesis.producer.spill.path``).
     """
 
 

@@ -111,9 +111,14 @@ class Sink:
         """Return the sink for rows of ``schema``.
 
         Raises:
-            ConfigError: the columns cannot be records, no stream is named, or no column chooses
-                among several.
+            ConfigError: the columns cannot be records, no stream is named, no column chooses among
+                several, or records may wait on disk.
         """
+        if properties.is_given(ProducerConfig.spill_path):
+            raise ConfigError(
+                f"{properties.written_key(ProducerConfig.spill_path)} is for a producer of your "
+                "own: Spark repeats a task that fails, and its records on disk, too. Remove it"
+            )
         columns, streams = SinkColumns.of(schema), selected_streams(properties)
         if columns.stream_name is None and len(streams) != 1:
             named = "names " + ", ".join(one.name for one in streams) if streams else "is missing"

@@ -64,6 +64,7 @@ from kinesis_publishers.config.sections.positions import (
 from kinesis_publishers.config.sections.positions import at_timestamp as at_timestamp
 from kinesis_publishers.config.sections.positions import parts_of_position as parts_of_position
 from kinesis_publishers.config.sections.producing import Ordering as Ordering
+from kinesis_publishers.config.sections.producing import OuterKey as OuterKey
 from kinesis_publishers.config.sections.producing import ProducerConfig as ProducerConfig
 from kinesis_publishers.config.sections.producing import WhenFull as WhenFull
 from kinesis_publishers.config.sections.reading import DiscoveryConfig as DiscoveryConfig

@@ -157,6 +157,8 @@ class Options(TypedDict, total=False):
     producer_buffer_maxrecords: int | None
     producer_buffer_maxbytes: int | str | None
     producer_buffer_whenfull: Literal["wait", "fail"] | None
+    producer_spill_path: str | None
+    producer_spill_maxbytes: int | str | None
     producer_ordering: Literal["none", "key"] | None
     producer_batch_maxrecords: int | None
     producer_batch_maxbytes: int | str | None
@@ -165,6 +167,7 @@ class Options(TypedDict, total=False):
     producer_aggregation: bool | None
     producer_aggregation_maxbytes: int | str | None
     producer_aggregation_maxrecords: int | None
+    producer_aggregation_outerkey: Literal["kpl", "first"] | None
     producer_ratelimit: float | None
     producer_ratelimit_adaptive: bool | None
     producer_failonerror: bool | None

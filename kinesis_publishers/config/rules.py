@@ -33,6 +33,7 @@ from kinesis_publishers.config.sections.positions import (
     position_problems,
     unused_instants,
 )
+from kinesis_publishers.config.sections.producing import ProducerConfig
 from kinesis_publishers.config.sections.reading import (
     FanOutConfig,
     HttpVersion,
@@ -88,6 +89,7 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *_checkpoint_problems(lookup),
         *_assignment_problems(lookup, streams),
         *_recoverable_problems(lookup),
+        *_spill_problems(lookup),
         *credential_problems(lookup),
         *unread_custom_problems(lookup),
     ]
@@ -280,6 +282,15 @@ def _recoverable_problems(lookup: Lookup) -> Iterator[ConfigError]:
                 f"{present} is set but {absent} is not: count from 0 without gaps"
             )
             return
+
+
+def _spill_problems(lookup: Lookup) -> Iterator[ConfigError]:
+    path, fails = ProducerConfig.spill_path, ProducerConfig.fails_on_error
+    if lookup.is_given(path) and lookup.get(fails):
+        yield InvalidOptionError(
+            f"{lookup.written_key(fails)} is true, and {lookup.written_key(path)} keeps records "
+            "for later that have failed: remove one of the two"
+        )
 
 
 @frozen(kw_only=True)

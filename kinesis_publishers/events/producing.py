@@ -58,7 +58,8 @@ class RecordsRefused(ShardEvent, level=DEBUG):
 class PutRecordsAnswered(OwnEvent, level=DEBUG):
     """A PutRecords call was answered, or failed with ``code``; an answer may refuse entries.
 
-    The buffer has the pending records and bytes, those of this call included.
+    The buffer has the pending records and bytes, those of this call included; the records on disk
+    are pending, too.
     """
 
     says = (
@@ -84,6 +85,22 @@ class RecordsFailed(OwnEvent, level=WARNING):
     shard: ShardKey
     code: str
     records: int
+
+
+class SpoolFound(OwnEvent, level=WARNING):
+    """A producer puts the records first that an earlier process has left on disk.
+
+    That process ended before it knew whether ``unknown`` of them were written: they may be in the
+    stream twice.
+    """
+
+    says = (
+        "The producer to stream {stream} puts {records:# records} from disk, of which {unknown} "
+        "may have been written before."
+    )
+    stream_arn: str
+    records: int
+    unknown: int
 
 
 class ShardMispredicted(OwnEvent):

@@ -74,6 +74,11 @@ PRODUCING: Final = (
         sum,
     ),
     counted_records(
+        "records_put_again",
+        "Records that may have been written before the producer was killed.",
+        {ev.SpoolFound: "unknown"},
+    ),
+    counted_records(
         "records_mispredicted",
         "Records that went to another shard than expected: the stream was resharded.",
         {ev.ShardMispredicted: "records"},

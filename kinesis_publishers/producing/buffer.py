@@ -25,6 +25,7 @@ class _Waiter:
     size: int
     granted: asyncio.Future[None]
     number: int
+    is_from_disk: bool
 
 
 @define(eq=False)
@@ -34,7 +35,8 @@ class Buffer:
     One shard may use a multiple of the free room: a shard that throttles leaves room for the
     others.
 
-    ``on_wait`` is called when a caller must wait.
+    ``on_wait`` is called when a caller must wait. While ``on_disk`` counts records, no others enter
+    than those from there.
     """
 
     _queues: ShardQueues
@@ -42,6 +44,8 @@ class Buffer:
     on_wait: Callable[[], None] = field(default=lambda: None, init=False)
     records: int = field(default=0, init=False)
     bytes: int = field(default=0, init=False)
+    on_disk: int = field(default=0, init=False)
+    _is_away: bool = field(default=False, init=False)
     _end: Exception | None = field(default=None, init=False)
     _lines: dict[ShardQueue, deque[_Waiter]] = field(factory=dict, init=False)
     _last_number: int = field(default=0, init=False)
@@ -52,32 +56,51 @@ class Buffer:
     def has_waiters(self) -> bool:
         return any(self._lines.values())
 
+    def note_service(self, *, is_away: bool) -> None:
+        """Turn callers away that wait for a service which is away, if records may go to disk."""
+        self._is_away = is_away and self._config.spill_path is not None
+        for queue, line in self._lines.items() if self._is_away else ():
+            for waiter in line:
+                if not (waiter.is_from_disk or waiter.granted.done()):
+                    waiter.granted.set_exception(self._full(queue))
+
     async def enter(
-        self, partition_key: str, explicit_hash_key: str | None, records: int, size: int
+        self,
+        partition_key: str,
+        explicit_hash_key: str | None,
+        records: int,
+        size: int,
+        *,
+        is_from_disk: bool = False,
     ) -> None:
         """Reserve room for records of one shard, after earlier callers for that shard.
 
         Raises:
-            BufferFullError: there is no room, and the configuration forbids waiting.
+            BufferFullError: there is no room, and the configuration forbids waiting; or the disk
+                has room instead, and the service is away or records there come first.
             KinesisPublishersError: the producer has ended.
         """
         if self._end is not None:
             raise self._end
         queue = self._queues.queue_of(partition_key, explicit_hash_key)
         is_behind = self._is_reserved or queue in self._lines
-        if not is_behind and self._take(queue, records, size):
+        is_next = is_from_disk or not self.on_disk
+        if is_next and not is_behind and self._take(queue, records, size):
             return
-        if self._config.when_full is WhenFull.FAIL:
-            raise BufferFullError(
-                f"The buffer is full, with {self.records:,} records and {self.bytes:,} bytes "
-                f"({ProducerConfig.max_records.full_key}, {ProducerConfig.max_bytes.full_key}), "
-                f"or has too many of {queue.shard}"
-            )
+        fails = self._config.when_full is WhenFull.FAIL
+        if not is_from_disk and (fails or self.on_disk or self._is_away):
+            raise self._full(queue)
         self.on_wait()
         self._last_number += 1
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        await self._wait(
-            _Waiter(partition_key, explicit_hash_key, records, size, granted, self._last_number)
+        request = partition_key, explicit_hash_key, records, size
+        await self._wait(_Waiter(*request, granted, self._last_number, is_from_disk))
+
+    def _full(self, queue: ShardQueue) -> BufferFullError:
+        return BufferFullError(
+            f"The buffer is full, with {self.records:,} records and {self.bytes:,} bytes "
+            f"({ProducerConfig.max_records.full_key}, {ProducerConfig.max_bytes.full_key}), "
+            f"or has too many of {queue.shard}"
         )
 
     def _take(self, queue: ShardQueue, records: int, size: int) -> bool:

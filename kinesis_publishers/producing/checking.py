@@ -12,7 +12,13 @@ from kinesis_publishers.formats import Encoder
 from kinesis_publishers.model import UserRecord
 from kinesis_publishers.model.shards import parse_hash_key
 from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY, check_marker
-from kinesis_publishers.producing.records import Putting, Row, Run, utf8_bytes
+from kinesis_publishers.producing.records import (
+    Putting,
+    Row,
+    Run,
+    columns_of_rows,
+    utf8_bytes,
+)
 
 Data: TypeAlias = bytes | bytearray | memoryview | str | Any
 """What can be put: bytes, or a text, which is encoded in UTF-8; with ``encode`` what that takes."""
@@ -63,8 +69,7 @@ class RecordChecker:
                 except KinesisPublishersError as error:
                     problem = error
                     break
-            payloads, keys, hash_keys, markers = ([row[n] for row in rows] for n in range(4))
-            columns = payloads, keys, _column(hash_keys), _column(markers)
+            columns = columns_of_rows(rows)
         run = Run(put, range(len(columns[0])), 0, 0.0, *columns)
         largest = max(map(len, run.payloads), default=0)
         if run.markers is not None:
@@ -170,10 +175,6 @@ def _plain_columns(chunk: Sequence[Item]) -> tuple[list[bytes], list[str]] | Non
     if not (is_valid and "".join(keys).isascii()):
         return None
     return payloads, keys
-
-
-def _column(values: list[Any]) -> list[Any] | None:
-    return values if any(one is not None for one in values) else None
 
 
 def _checked_data(data: object) -> bytes:

@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 
 from kinesis_publishers.abc import PutColumns
 from kinesis_publishers.aggregation import AggregatedRecord, pack_first, pack_plain
-from kinesis_publishers.config import ProducerConfig
+from kinesis_publishers.config import OuterKey, ProducerConfig
 from kinesis_publishers.producing.queues import ShardQueue, ShardQueues
 from kinesis_publishers.producing.records import Run, utf8_bytes
 
@@ -232,7 +232,7 @@ class Collector:
     def _take_aggregates(
         self, queue: ShardQueue, room: _Room, due_before: float, taken: list[Run]
     ) -> Part | None:
-        most_bytes, most = self._config.aggregate_bytes, self._config.aggregate_records
+        most_bytes = self._config.aggregate_bytes
         aggregates: list[tuple[AggregatedRecord, Sequence[Run]]] = []
         total = 0
         while queue.waiting and len(aggregates) < room.entries:
@@ -247,7 +247,7 @@ class Collector:
                 candidates = self._queues.admitted(queue, size=most_bytes, sent=sent)
             if not candidates:
                 break
-            packed = _packed(candidates, most_bytes, most)
+            packed = _packed(candidates, self._config)
             size = len(packed.data) + utf8_bytes(packed.partition_key)
             if not room.admits(size, total):
                 break
@@ -258,8 +258,17 @@ class Collector:
         return Part.packed(queue, aggregates) if aggregates else None
 
 
-def _packed(runs: Iterable[Run], most_bytes: int, most: int) -> AggregatedRecord:
-    """Return an aggregate of the first records."""
+def _packed(runs: Sequence[Run], config: ProducerConfig) -> AggregatedRecord:
+    """Return an aggregate of the first records, under the partition key that is configured."""
+    most_bytes, most = config.aggregate_bytes, config.aggregate_records
+    if config.outer_key is OuterKey.KPL:
+        return _packed_within(runs, most_bytes, most)
+    key = runs[0].partition_keys[0]
+    # The stream's limit counts the key, too. The explicit hash key decides the shard.
+    return evolve(_packed_within(runs, most_bytes - utf8_bytes(key), most), partition_key=key)
+
+
+def _packed_within(runs: Iterable[Run], most_bytes: int, most: int) -> AggregatedRecord:
     payloads: list[bytes] = []
     keys: list[str] = []
     size = 0

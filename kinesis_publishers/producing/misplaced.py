@@ -60,7 +60,7 @@ class MisplacedRecords:
     async def _explained(self, misplaced: Sequence[Misplaced]) -> AsyncIterator[Misplaced]:
         """List the shards until all answers are explained, or the time to live is over."""
         clock, retry = self._services.clock, self._services.config.retry
-        delay, ttl = retry.base_seconds, self._services.config.ttl_seconds
+        delay, ttl = retry.base_seconds, self._services.config.expiry_seconds
         left = list(misplaced)
         while unclear := [one for one in left if not self._is_clear(*one)]:
             waiting = [part for part, _ in unclear if part.is_divisible(0)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kinesis_publishers.assembly import WritingServices, open_writing
 from kinesis_publishers.clock import Clock
-from kinesis_publishers.config import MetricsConfig, Options, Properties, Scalar
+from kinesis_publishers.config import MetricsConfig, Options, ProducerConfig, Properties, Scalar
 from kinesis_publishers.errors import (
     BufferFullError,
     ClosedError,
@@ -37,6 +37,8 @@ from kinesis_publishers.producing.records import (
 )
 from kinesis_publishers.producing.routing import ShardMap
 from kinesis_publishers.producing.sender import Sender
+from kinesis_publishers.producing.spilling import Spilling
+from kinesis_publishers.producing.spool import Spool, open_spool
 
 if TYPE_CHECKING:
     from kinesis_publishers.formats.spans import Tracing
@@ -65,6 +67,7 @@ class KinesisProducer:
         shard_map: ShardMap,
         encode: Encoder | None = None,
         tracing: Tracing | None = None,
+        spool: Spool | None = None,
     ) -> None:
         self._services = services
         self._config = config = services.config
@@ -75,6 +78,11 @@ class KinesisProducer:
         self._outstanding = Outstanding(self._queues, self._buffer, services.events)
         self._sender = Sender(services, self._queues, self._outstanding)
         self._buffer.on_wait = self._sender.wake
+        self._spilling: Spilling | None = None
+        if spool is not None:
+            enter = partial(self._put_run, is_from_disk=True)
+            self._spilling = Spilling(services, spool, self._buffer, enter)
+            self._sender.further = self._spilling.run
         self._last_number = 0
         # With order, each record may wait for another one.
         most = 1 if self._queues.has_order else config.max_records // _PIECES
@@ -120,14 +128,17 @@ class KinesisProducer:
         """
         properties, encoder = Properties.of(properties, options), encoder_of(encode)
         tracing = open_tracing() if MetricsConfig.from_properties(properties).traces else None
-        async with (
-            open_writing(properties, events=events, clock=clock) as services,
-            cls(services, await ShardMap.listed(services), encoder, tracing) as producer,
-        ):
-            yield producer
+        with open_spool(ProducerConfig.from_properties(properties).spill_path) as spool:
+            async with (
+                open_writing(properties, events=events, clock=clock) as services,
+                cls(services, await ShardMap.listed(services), encoder, tracing, spool) as producer,
+            ):
+                yield producer
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
+        if self._spilling is not None:
+            await self._spilling.open()
         self._sending = self._loop.create_task(self._sender.run(), name="kinesis producer")
         self._sending.add_done_callback(self._note_end)
         self._unusable = ""
@@ -151,11 +162,11 @@ class KinesisProducer:
     @property
     def pending_records(self) -> int:
         """The number of records that were put and are neither written nor given up."""
-        return self._outstanding.records
+        return self._outstanding.records + self._buffer.on_disk
 
     @property
     def pending_bytes(self) -> int:
-        """Their data and partition keys, in bytes."""
+        """The data and partition keys of those in memory, in bytes."""
         return self._buffer.bytes
 
     async def put(
@@ -196,7 +207,7 @@ class KinesisProducer:
         try:
             await self._buffer.enter(key, hash_key, 1, size)
         except BufferFullError as error:
-            self.refuse(row, future, error)
+            await self._spill(Run.of_one(future, row, put_at=self.clock.monotonic()), error)
             return
         now = self.clock.monotonic()
         queue = self._queues.queue_of(key, hash_key)
@@ -220,8 +231,21 @@ class KinesisProducer:
 
     def refuse(self, row: Row, future: AnyFuture, error: KinesisPublishersError) -> None:
         """Fail a record that has no place in the buffer."""
-        queue = self._queues.queue_of(row[1], row[2])
-        self._outstanding.refuse(queue, [Run.of_one(future, row)], error)
+        self._refuse_run(Run.of_one(future, row), error)
+
+    def _refuse_run(self, run: Run, error: KinesisPublishersError) -> None:
+        queue = self._queues.queue_of(run.partition_keys[0], run.hash_key_at(0))
+        self._outstanding.refuse(queue, [run], error)
+
+    async def _spill(self, run: Run, error: RecordsNotWrittenError) -> None:
+        """Store records on disk that have no place in the buffer, or fail them."""
+        if self._spilling is None:
+            self._refuse_run(run, error)
+            return
+        try:
+            await self._spilling.append(run)
+        except RecordsNotWrittenError as further:
+            self._refuse_run(run, further)
 
     async def put_many(self, records: Iterable[Item]) -> asyncio.Future[Sequence[PutResult]]:
         """Return once all records have had a place in the buffer, with the future of their results.
@@ -258,30 +282,34 @@ class KinesisProducer:
         if problem is not None:
             raise problem
 
-    async def _put_run(self, run: Run) -> None:
+    async def _put_run(self, run: Run, *, is_from_disk: bool = False) -> None:
         most, most_bytes = self._piece_records, self._piece_bytes
         shares = [own for _, own in self._queues.split(run)]
         pieces = [piece for own in shares for piece in own.pieces(most, most_bytes)]
+        if self._buffer.on_disk and not is_from_disk and run.size <= most_bytes:
+            pieces = [run]  # The disk takes them at once.
         done = 0
         try:
             for piece in pieces:
-                await self._put_piece(piece)
+                await self._put_piece(piece, is_from_disk=is_from_disk)
                 done += 1
                 if self._sender.note(len(piece), piece.size, self.clock.monotonic()):
                     # Let the sender start its calls before more records are put.
                     await asyncio.sleep(0)
         except BaseException as error:
-            for piece in pieces[done:]:
+            # What comes from the disk stays there.
+            for piece in pieces[done:] if not is_from_disk else ():
                 not_put = RecordsNotWrittenError(f"the record was not put: {error!r}")
                 piece.put.fail(piece.places, not_put)
             raise
 
-    async def _put_piece(self, piece: Run) -> None:
-        key, hash_key = piece.partition_keys[0], piece.hash_key_at(0)
+    async def _put_piece(self, piece: Run, *, is_from_disk: bool) -> None:
+        request = piece.partition_keys[0], piece.hash_key_at(0), len(piece), piece.size
         try:
-            await self._buffer.enter(key, hash_key, len(piece), piece.size)
+            await self._buffer.enter(*request, is_from_disk=is_from_disk)
         except BufferFullError as error:
-            self._outstanding.refuse(self._queues.queue_of(key, hash_key), [piece], error)
+            piece.put_at = self.clock.monotonic()
+            await self._spill(piece, error)
             return
         self._last_number += 1
         piece.number, piece.put_at = self._last_number, self.clock.monotonic()
@@ -305,7 +333,8 @@ class KinesisProducer:
         """Take no more records, deliver those that were put, and end.
 
         Delivery takes at most ``kinesis.producer.recordttlmillis``. After a cancellation or
-        ``timeout_seconds``, the futures of the remaining records raise ``ClosedError``.
+        ``timeout_seconds``, the futures of the remaining records raise ``ClosedError``; those on
+        disk stay there.
 
         Raises:
             RecordsNotWrittenError: as of :meth:`flush`.
@@ -316,25 +345,38 @@ class KinesisProducer:
             await self._closing.wait()
             return
         self._closing = asyncio.Event()
-        with self._outstanding.raising_failures(self._services.name):
-            try:
-                if not self._unusable:
-                    self._unusable = _CLOSED
-                    closed = ClosedError(f"the producer for {self._services.name} {_CLOSED}")
-                    self._buffer.close(closed)
-                    seconds = math.inf if timeout_seconds is None else timeout_seconds
-                    with suppress(TimeoutError):
-                        async with self.clock.timeout(seconds):
-                            await self._deliver()
-            finally:
-                left = self._outstanding.records
-                if not self._sending.done():
-                    self._sending.cancel()
-                    await asyncio.wait([self._sending])
-                self._services.events(ProducerStopped(stream_arn=self._services.arn, records=left))
-                self._closing.set()
+        try:
+            with self._outstanding.raising_failures(self._services.name):
+                # Without a disk, the records expire by themselves.
+                limit = math.inf if self._spilling is None else self._config.ttl_seconds
+                seconds = limit if timeout_seconds is None else timeout_seconds
+                await self._end(self._sending, seconds)
+        finally:
+            left_on_disk = None if self._spilling is None else await self._spilling.close()
+            self._closing.set()
+        if left_on_disk is not None:
+            raise left_on_disk
 
-    async def _deliver(self) -> None:
+    async def _end(self, sending: asyncio.Task[None], seconds: float) -> None:
+        try:
+            if not self._unusable:
+                self._unusable = _CLOSED
+                with suppress(TimeoutError):
+                    async with self.clock.timeout(seconds):
+                        closed = ClosedError(f"the producer for {self._services.name} {_CLOSED}")
+                        await self._deliver(closed)
+        finally:
+            left = self.pending_records
+            if not sending.done():
+                sending.cancel()
+                await asyncio.wait([sending])
+            self._services.events(ProducerStopped(stream_arn=self._services.arn, records=left))
+
+    async def _deliver(self, closed: ClosedError | None = None) -> None:
+        if self._spilling is not None:
+            await self._spilling.drain()
+        if closed is not None:
+            self._buffer.close(closed)
         for queue in self._queues:
             queue.seal()
         self._sender.wake()
@@ -358,6 +400,8 @@ class KinesisProducer:
             _LOGGER.error("The producer for %s has failed", self._services.name, exc_info=cause)
             error = RecordsNotWrittenError(f"the producer {self._unusable}")
             error.__cause__ = cause
+        if self._spilling is not None:
+            self._spilling.end(error)
         self._buffer.close(error)
         self._outstanding.give_up_all(error)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future as ThreadFuture
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, overload
 
 from attrs import define, evolve, field, frozen
 
@@ -24,6 +24,21 @@ Row: TypeAlias = tuple[bytes, str, str | None, str | None]
 def utf8_bytes(text: str) -> int:
     """Return the size of partition keys in bytes, as the service counts them."""
     return len(text) if text.isascii() else len(text.encode())
+
+
+def row_bytes(row: Row) -> int:
+    """Return the size of a record, with its partition key."""
+    return len(row[0]) + utf8_bytes(row[1])
+
+
+def columns_of_rows(rows: Sequence[Row]) -> tuple[Any, Any, Any, Any]:
+    """Return the columns of a :class:`Run`, from its payloads to its markers."""
+    payloads, keys, hash_keys, markers = ([row[n] for row in rows] for n in range(4))
+    return payloads, keys, _column(hash_keys), _column(markers)
+
+
+def _column(values: list[Any]) -> list[Any] | None:
+    return values if any(one is not None for one in values) else None
 
 
 # A NamedTuple, although other values are attrs classes: as `Record`, it is made per record.
@@ -60,9 +75,14 @@ class Written:
     at: float
 
 
-Putting: TypeAlias = "SinglePuts | ManyPuts | KnownPuts"
-"""Calls of ``put`` or ``put_many``. ``settle`` takes the results of the records that have certain
-places, and ``fail`` the error of those that were not written."""
+class Putting(Protocol):
+    """Calls of ``put`` or ``put_many``."""
+
+    def settle(self, places: Sequence[int], written: Written) -> None:
+        """Take the results of the records that have certain places."""
+
+    def fail(self, places: Sequence[int], error: Exception) -> None:
+        """Take the error of those that were not written."""
 
 
 @define(eq=False)

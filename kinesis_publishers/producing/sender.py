@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
@@ -59,6 +59,8 @@ class Sender:
         self._looks_at = -math.inf
         self._in_flight = 0
         self._scope = TaskScope()
+        # What else is done as long as records are sent.
+        self.further: Callable[[], Coroutine[Any, Any, None]] | None = None
         # The shards of a call that failed as a whole are blocked until then.
         self._blocked_until = self._failed_at = -math.inf
         # The time of the next check whether the stream still distributes records itself.
@@ -84,6 +86,8 @@ class Sender:
     async def run(self) -> None:
         """Send until cancelled; after an unexpected error nothing more is sent."""
         async with self._scope:
+            if self.further is not None:
+                self._scope.spawn(self.further(), name="further work")
             while True:
                 self._wake.clear()
                 delay = self._start_calls()
@@ -125,7 +129,7 @@ class Sender:
 
     def _expire(self, now: float) -> float:
         """Give up expired records; return the seconds until the next one expires."""
-        ttl, left = self._config.ttl_seconds, math.inf
+        ttl, left = self._config.expiry_seconds, math.inf
         for queue in self._queues:
             expired: list[Run] = []
             while queue.waiting and queue.waiting[0].put_at + ttl <= now:
@@ -174,6 +178,9 @@ class Sender:
             await self._take_failure(parts, error, sent_at)
             return ()
         self._report_call(parts, sent_at)
+        # A service that is away may refuse every entry of a call instead of the call.
+        is_there = any(answer.shard_ids) or any(map(_is_throttling, answer.errors.values()))
+        self._outstanding.buffer.note_service(is_away=not is_there)
         self._budget.reset()
         now, start = self._clock.monotonic(), 0
         while parts:
@@ -211,7 +218,7 @@ class Sender:
                 entries=sum([part.entries for part in parts]),
                 records=sum([part.records for part in parts]),
                 seconds=self._clock.monotonic() - sent_at,
-                pending_records=self._outstanding.records,
+                pending_records=self._outstanding.records + self._outstanding.buffer.on_disk,
                 pending_bytes=self._outstanding.buffer.bytes,
                 code=code,
             )
@@ -220,6 +227,7 @@ class Sender:
     async def _take_failure(self, parts: deque[Part], error: ServiceError, sent_at: float) -> None:
         """Decide about a call that failed as a whole."""
         is_retryable = error.retryable
+        self._outstanding.buffer.note_service(is_away=is_retryable and not _is_throttling(error))
         if isinstance(error, StreamNotFoundError):
             is_retryable = await self._has_stream()
         if not is_retryable or self._config.fails_on_error:
@@ -318,7 +326,7 @@ class Sender:
         for code, error in {one.code: one for one in refused.values()}.items():
             indices = [index for index, one in refused.items() if one.code == code]
             self._events(RecordsRefused(shard=queue.shard, code=code, entries=len(indices)))
-            if isinstance(error, ThroughputExceededError):
+            if _is_throttling(error):
                 queue.limiter.lower(share, sent_at=sent_at, now=now)
             if not error.retryable or self._config.fails_on_error:
                 self._outstanding.fail(part.pick(indices), error)
@@ -338,6 +346,10 @@ class Sender:
         """Check whether the stream still distributes records itself, and list its shards."""
         self._asks_at = now + _ASK_SECONDS
         self._start(self._misplaced.refresh(), (), name="ask for the strategy")
+
+
+def _is_throttling(error: ServiceError) -> bool:
+    return isinstance(error, ThroughputExceededError)
 
 
 def _halved(parts: Iterable[Part]) -> Sequence[Sequence[Part]]:

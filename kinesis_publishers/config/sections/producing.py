@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
-from kinesis_publishers.config.parsers import DecimalNumber, Duration, PluginName, Size, WholeNumber
+from kinesis_publishers.config.parsers import (
+    DecimalNumber,
+    Duration,
+    PluginName,
+    Size,
+    Text,
+    WholeNumber,
+)
 
 if TYPE_CHECKING:
     from kinesis_publishers.retry import RetryPolicy
@@ -20,6 +28,13 @@ class Ordering(Enum):
 
     NONE = "none"
     KEY = "key"
+
+
+class OuterKey(Enum):
+    """The partition key under which an aggregate of several records is stored."""
+
+    KPL = "kpl"
+    FIRST = "first"
 
 
 class WhenFull(Enum):
@@ -42,6 +57,12 @@ def _retry(lookup: Lookup) -> RetryPolicy:
     )
 
 
+def _expiry(lookup: Lookup) -> float:
+    # What may wait on disk may wait for as long as it takes.
+    is_endless = lookup.get(ProducerConfig.spill_path) is not None
+    return math.inf if is_endless else ProducerConfig.ttl_seconds.read(lookup)
+
+
 class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
     """How records are written."""
 
@@ -60,6 +81,7 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         doc="How long a record is retried while the service refuses it or cannot be reached. "
         "After that its future has the error.",
     )
+    expiry_seconds: Derived[float] = Derived(_expiry)
     max_records: Option[int] = Option(
         key="producer.buffer.maxrecords",
         parser=WholeNumber(minimum=1),
@@ -77,6 +99,20 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         default=WhenFull.WAIT,
         doc="What happens when the buffer is full: a record waits for room (wait), or its future "
         "fails immediately (fail).",
+    )
+    spill_path: Option[str | None] = Option(
+        key="producer.spill.path",
+        parser=Text(accepts="the path of a directory"),
+        guarded="",
+        doc="The directory that takes records while the service is away and the buffer is full. "
+        "Each producer has its own. With one, records do not expire. There is none by default.",
+    )
+    spill_bytes: Option[int] = Option(
+        key="producer.spill.maxbytes",
+        parser=Size(minimum=1),
+        default=1024 * _MIB,
+        doc="How many bytes of records, with their partition keys, that directory may have. Its "
+        "file is a little larger.",
     )
     ordering: Option[Ordering] = Option(
         key="producer.ordering",
@@ -134,6 +170,13 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
         default=2**32 - 1,
         spellings=("producer.aggregationmaxcount",),
         doc="The largest number of records in an aggregate.",
+    )
+    outer_key: Option[OuterKey] = Option(
+        key="producer.aggregation.outerkey",
+        default=OuterKey.KPL,
+        doc="The partition key of an aggregate: the KPL's, which is a (kpl), or that of its first "
+        "record (first), for consumers that distribute or order records by it. Readers need "
+        "kinesis.aggregation = kpl with first.",
     )
     rate_percent: ClassVar[Option[float]] = Option(
         key="producer.ratelimit",

@@ -172,3 +172,11 @@ def test_contradictions_are_reported_together_with_everything_else() -> None:
         }
     )
     assert len(problems) == 5
+
+
+def test_a_first_failure_is_not_final_for_what_waits_on_disk() -> None:
+    options = {"kinesis.producer.spill.path": "/tmp", "kinesis.producer.FailIfThrottled": "true"}
+    with pytest.raises(ConfigErrors) as raised:
+        Properties.parse({"kinesis.streams": "orders"} | options)
+    (problem,) = raised.value.problems
+    assert "FailIfThrottled is true, and kinesis.producer.spill.path keeps" in str(problem)

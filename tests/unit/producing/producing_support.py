@@ -20,6 +20,7 @@ from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.errors import RecordsNotWrittenError
 from kinesis_publishers.model.records import AGGREGATE_MAGIC
 from kinesis_publishers.producing.routing import ShardMap
+from kinesis_publishers.producing.spool import open_spool
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
 
@@ -87,15 +88,18 @@ class Writing:
     ) -> AsyncIterator[KinesisProducer]:
         """Open a producer; ``options`` are those of ``kinesis.producer``, with ``_`` for a dot."""
         services = await self.services(writer=writer, **options)
-        async with KinesisProducer(services, await ShardMap.listed(services)) as producer:
-            try:
-                yield producer
-            except BaseException:
-                with suppress(RecordsNotWrittenError):
-                    await self.run(producer.close(timeout_seconds=0))
-                raise
-            # The rate of a shard, and what is refused, take time.
-            await self.run(producer.close())
+        with open_spool(services.config.spill_path) as spool:
+            async with KinesisProducer(
+                services, await ShardMap.listed(services), spool
+            ) as producer:
+                try:
+                    yield producer
+                except BaseException:
+                    with suppress(RecordsNotWrittenError):
+                        await self.run(producer.close(timeout_seconds=0))
+                    raise
+                # The rate of a shard, and what is refused, take time.
+                await self.run(producer.close())
 
     async def result(self, future: asyncio.Future[_T], *, within: float = 60.0) -> _T:
         """Move time until a future is done, and return its result."""

@@ -225,6 +225,14 @@ def test_no_columns_are_an_error_at_the_start() -> None:
         source.writer(StructType(), overwrite=False)
 
 
+def test_records_do_not_wait_on_disk_because_tasks_are_repeated(
+    server: LocalKinesis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KINESIS_PUBLISHERS_ALLOW", "/tmp")
+    with pytest.raises(ConfigError, match=r"kinesis\.producer\.spill\.path is for a producer"):
+        sink_of(server, "data string", kinesis__producer__spill__path="/tmp")
+
+
 @pytest.mark.parametrize(("stream", "said"), [(None, "is missing"), ("a,b", "names a, b")])
 def test_a_stream_that_nothing_chooses_is_an_error_at_the_start(
     stream: str | None, said: str, server: LocalKinesis
