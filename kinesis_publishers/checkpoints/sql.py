@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
 
 from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite
-from kinesis_publishers.checkpoints.sql_database import engine_of, failure_in
+from kinesis_publishers.checkpoints.sql_database import Database, failure_in
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
 from kinesis_publishers.checkpoints.versions import (
     Attempt,
@@ -83,10 +83,8 @@ def _upsert(table: sa.Table, dialect: str) -> Any:
     return insert.on_conflict_do_update(index_elements=list(_KEYS), set_=fields)
 
 
-async def _rows(
-    connection: AsyncConnection, query: sa.Select[Any]
-) -> dict[ShardKey, dict[str, Any]]:
-    rows = (await connection.execute(query)).mappings()
+def _rows(connection: sa.Connection, query: sa.Select[Any]) -> dict[ShardKey, dict[str, Any]]:
+    rows = connection.execute(query).mappings()
     return {ShardKey(row["stream_arn"], row["shard_id"]): dict(row) for row in rows}
 
 
@@ -101,13 +99,13 @@ class SqlCheckpointStore(VersionedStore):
     def __init__(self, context: CheckpointStoreContext, config: SqlCheckpointConfig) -> None:
         super().__init__(context, self._disconnect)
         self._config = config
-        self._engine = engine_of(config.url or "")
+        self._database = Database.of(config.url or "")
         self._table = _table(config.table)
         self._select = sa.select(self._table).where(
             self._table.c.application == context.application
         )
         self._insert = self._table.insert()
-        self._upsert = _upsert(self._table, self._engine.dialect.name)
+        self._upsert = _upsert(self._table, self._database.dialect)
         self._delete = self._table.delete().where(
             *(self._table.c[name] == sa.bindparam(name) for name in _KEYS)
         )
@@ -127,7 +125,7 @@ class SqlCheckpointStore(VersionedStore):
         # A server that has vanished does not say goodbye.
         with suppress(OSError, SQLAlchemyError):
             async with self._context.clock.timeout(_TRANSACTION_SECONDS):
-                await self._engine.dispose()
+                await self._database.dispose()
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         found = await self._call(lambda connection: _rows(connection, self._select))
@@ -188,7 +186,7 @@ class SqlCheckpointStore(VersionedStore):
         return sa.or_(sa.and_(number == known.number, writer == known.writer), repeated)
 
     def _check_transaction(self, connection: sa.Connection) -> None:
-        dialect, ours = connection.dialect.name, self._engine.dialect.name
+        dialect, ours = connection.dialect.name, self._database.dialect
         if {dialect, ours} not in ({ours}, {"mysql", "mariadb"}):
             raise CheckpointError(
                 f"The transaction is of {dialect}, and the checkpoints are in {self}"
@@ -202,24 +200,21 @@ class SqlCheckpointStore(VersionedStore):
                 "transaction for the checkpoint: give it another isolation_level."
             )
 
-    async def _call(self, work: Callable[[AsyncConnection], Awaitable[_T]]) -> _T:
+    async def _call(self, work: Callable[[sa.Connection], _T]) -> _T:
         """Run ``work`` in a transaction, with retries of the whole."""
 
         async def attempt() -> _T:
             try:
-                async with (
-                    self._context.clock.timeout(_TRANSACTION_SECONDS),
-                    self._engine.begin() as connection,
-                ):
-                    return await work(connection)
+                async with self._context.clock.timeout(_TRANSACTION_SECONDS):
+                    return await self._database.run(work)
             except (DBAPIError, OSError, TypeError, ValueError) as error:
                 raise failure_in(self, error) from error
 
         return await self._calls.make(attempt)
 
-    async def _write(self, changes: Sequence[Change], connection: AsyncConnection) -> list[Refusal]:
+    def _write(self, changes: Sequence[Change], connection: sa.Connection) -> list[Refusal]:
         now = self._context.clock.now()
-        found = await self._lock(connection, [attempt.shard for attempt, _ in changes])
+        found = self._lock(connection, [attempt.shard for attempt, _ in changes])
         refusals: list[Refusal] = []
         rows: defaultdict[Any, list[dict[str, Any]]] = defaultdict(list)
         for attempt, checkpoint in changes:
@@ -234,11 +229,11 @@ class SqlCheckpointStore(VersionedStore):
                 statement = self._insert if stored is None else self._upsert
                 rows[statement].append(key | dict.fromkeys(_OPTIONAL) | fields)
         for statement, values in rows.items():
-            await connection.execute(statement, values)
+            connection.execute(statement, values)
         return refusals
 
-    async def _lock(
-        self, connection: AsyncConnection, shards: Sequence[ShardKey]
+    def _lock(
+        self, connection: sa.Connection, shards: Sequence[ShardKey]
     ) -> dict[ShardKey, dict[str, Any]]:
         columns = self._table.c
         # Not pairs of both columns: for those, some servers examine and lock every row.
@@ -249,17 +244,15 @@ class SqlCheckpointStore(VersionedStore):
             )
         )
         query = self._select.where(wanted).order_by(columns.stream_arn, columns.shard_id)
-        return await _rows(connection, query.with_for_update())
+        return _rows(connection, query.with_for_update())
 
-    async def _provide_table(self, connection: AsyncConnection) -> None:
+    def _provide_table(self, connection: sa.Connection) -> None:
         table, create = self._table, sa.schema.CreateTable(self._table)
         try:
-            found = await connection.run_sync(
-                lambda sync: sa.inspect(sync).get_pk_constraint(table.name, table.schema)
-            )
+            found = sa.inspect(connection).get_pk_constraint(table.name, table.schema)
         except NoSuchTableError:
             if self._config.create_table:
-                await connection.execute(create)
+                connection.execute(create)
                 return
             ddl = " ".join(str(create.compile(dialect=connection.dialect)).split())
             raise CheckpointError(

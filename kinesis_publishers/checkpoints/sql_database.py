@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self, TypeVar
 
 import sqlalchemy as sa
+from attrs import define, field
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -23,6 +27,8 @@ from kinesis_publishers.errors import (
     ResourceInUseError,
 )
 
+_T = TypeVar("_T")
+
 _URL_KEY: Final = SqlCheckpointConfig.url.full_key
 _TABLE_KEY: Final = SqlCheckpointConfig.table.full_key
 # By the scheme of a URL: SQLAlchemy's name of the driver, and our extra.
@@ -31,16 +37,15 @@ _DRIVERS: Final = {
     "postgres": ("postgresql+asyncpg", "postgres"),
     "mysql": ("mysql+asyncmy", "mysql"),
     "mariadb": ("mysql+asyncmy", "mysql"),
-    "sqlite": ("sqlite+aiosqlite", "sqlite"),
 }
 # By extra: a process that hangs in a transaction loses its locks after a second. MySQL has no such
 # limit, and reads the second one as a comment.
 _LIMITS: Final = {
     "postgres": "SET idle_in_transaction_session_timeout = 1000",
     "mysql": "SET @limits = 1 /*M!100300 , SESSION idle_transaction_timeout = 1 */",
-    # A written checkpoint survives a power failure, and a lock is waited for so long, in ms.
-    "sqlite": "PRAGMA synchronous = EXTRA;PRAGMA busy_timeout = 1000",
 }
+# How long SQLite waits for the lock of another process before the retry policy repeats the call.
+_LOCK_SECONDS: Final = 1.0
 # By SQLSTATE of PostgreSQL, or by number of MySQL and MariaDB.
 _MEANINGS: Final[tuple[Meaning, ...]] = (
     (
@@ -107,48 +112,100 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
 )
 
 
-def engine_of(text: str) -> AsyncEngine:
-    """Return what connects to the database of a URL; nothing is connected yet.
+@define(eq=False)
+class Database:
+    """What a store connects to; SQLite is used in a thread, and servers on the event loop.
 
-    Raises:
-        PluginLoadError: the driver is not installed.
-        InvalidOptionError: a parameter of the URL cannot be used.
+    Attributes:
+        dialect: SQLAlchemy's name of it.
     """
-    url = sa.make_url(text)
-    driver, extra = _DRIVERS[url.drivername]
-    if extra == "postgres" and (mode := url.query.get("sslmode")) is not None:
-        # The name that libpq, and so everybody else, uses.
-        url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
-    try:
-        engine = create_async_engine(
-            url.set(drivername=driver),
-            # MySQL's default locks gaps between rows, in which others could not create theirs.
-            isolation_level="SERIALIZABLE" if extra == "sqlite" else "READ COMMITTED",
-            # More connections are opened only while a cancelled call ends.
-            pool_size=1,
-            hide_parameters=True,
-        )
-    except ModuleNotFoundError as error:
-        raise PluginLoadError(
-            f"{_URL_KEY} begins with {url.drivername}://, which needs {error.name!r}: pip install "
-            f"'kinesis-publishers[{extra}]'"
-        ) from error
-    except (TypeError, ValueError) as error:
-        raise failure_in(place_of(text), error) from error
-    sa.event.listen(engine.sync_engine, "connect", partial(_limit, _LIMITS[extra]))
-    if extra == "sqlite":
-        # Its driver would begin a transaction with the first write, which may be refused then.
-        begin = lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE")  # noqa: E731
-        sa.event.listen(engine.sync_engine, "begin", begin)
+
+    _engine: AsyncEngine | sa.Engine
+    # One thread: a transaction whose caller was cancelled is over before the next one begins.
+    _thread: ThreadPoolExecutor | None = field(default=None, init=False)
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the database of a URL; nothing is connected yet.
+
+        Raises:
+            PluginLoadError: the driver is not installed.
+            InvalidOptionError: a parameter of the URL cannot be used.
+        """
+        url = sa.make_url(text)
+        if url.drivername == "sqlite":
+            return cls(_sqlite_engine(url))
+        driver, extra = _DRIVERS[url.drivername]
+        if extra == "postgres" and (mode := url.query.get("sslmode")) is not None:
+            # The name that libpq, and so everybody else, uses.
+            url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
+        try:
+            engine = create_async_engine(
+                url.set(drivername=driver),
+                # MySQL's default locks gaps between rows, in which others could not create theirs.
+                isolation_level="READ COMMITTED",
+                # More connections are opened only while a cancelled call ends.
+                pool_size=1,
+                hide_parameters=True,
+            )
+        except ModuleNotFoundError as error:
+            raise PluginLoadError(
+                f"{_URL_KEY} begins with {url.drivername}://, which needs {error.name!r}: pip "
+                f"install 'kinesis-publishers[{extra}]'"
+            ) from error
+        except (TypeError, ValueError) as error:
+            raise failure_in(place_of(text), error) from error
+        sa.event.listen(engine.sync_engine, "connect", partial(_limit, _LIMITS[extra]))
+        return cls(engine)
+
+    @property
+    def dialect(self) -> str:
+        return self._engine.dialect.name
+
+    async def run(self, work: Callable[[sa.Connection], _T]) -> _T:
+        """Return what ``work`` returns in a transaction."""
+        if isinstance(self._engine, AsyncEngine):
+            async with self._engine.begin() as connection:
+                return await connection.run_sync(work)
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="kinesis-checkpoints")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+
+    def _run(self, work: Callable[[sa.Connection], _T]) -> _T:
+        assert isinstance(self._engine, sa.Engine)
+        with self._engine.begin() as connection:
+            return work(connection)
+
+    async def dispose(self) -> None:
+        """Drop all connections."""
+        if isinstance(self._engine, AsyncEngine):
+            await self._engine.dispose()
+            return
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
+            self._thread = None
+        self._engine.dispose()
+
+
+def _sqlite_engine(url: sa.URL) -> sa.Engine:
+    engine = sa.create_engine(
+        url, hide_parameters=True, poolclass=sa.NullPool, connect_args={"timeout": _LOCK_SECONDS}
+    )
+    sa.event.listen(engine, "connect", partial(_limit, "PRAGMA synchronous = EXTRA"))
+    # Its driver would begin a transaction with the first write, which may be refused then.
+    sa.event.listen(engine, "begin", _begin_writing)
     return engine
 
 
-def _limit(statements: str, connection: Any, _: object) -> None:
-    if "PRAGMA" in statements:
+def _begin_writing(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _limit(statement: str, connection: Any, _: object) -> None:
+    if "PRAGMA" in statement:
         connection.isolation_level = None
     cursor = connection.cursor()
-    for statement in statements.split(";"):
-        cursor.execute(statement)
+    cursor.execute(statement)
     cursor.close()
     connection.commit()
 

@@ -204,6 +204,12 @@ class TestSqlOnMariaDb(CheckpointStoreContract):
         return new_sql_store(mariadb.url)
 
 
+class TestSqlOnSqlite(CheckpointStoreContract):
+    @pytest.fixture
+    def new_store(self, tmp_path: Path) -> NewStore:
+        return new_sql_store(f"sqlite:///{tmp_path}/app.sqlite3")
+
+
 class TestRedis(CheckpointStoreContract):
     @pytest.fixture
     def new_store(self, redis_server: RedisServer) -> NewStore:
