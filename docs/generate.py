@@ -388,8 +388,8 @@ def render_options() -> str:
 
 
 def _type_of(name: str, option: Option[Any]) -> str:
-    if name == "start":
-        return "str | datetime | None"
+    if name in ("start", "end"):
+        return "str | float | datetime | timedelta | None"
     if option.choices:
         choices = ", ".join(map(json.dumps, option.choices))
         return "Provider | None" if choices == _PROVIDERS else f"Literal[{choices}] | None"

@@ -23,7 +23,8 @@ class Options(TypedDict, total=False):
     """
 
     stream: str | None
-    start: str | datetime | None
+    start: str | float | datetime | timedelta | None
+    end: str | float | datetime | timedelta | None
     application: str | None
     publisher: str | type[object] | None
     consumer_name: str | None
@@ -122,6 +123,10 @@ class Options(TypedDict, total=False):
     metrics_cloudwatch_namespace: str | None
     metrics_cloudwatch_intervalmillis: Time | None
     metrics_cloudwatch_endpoint: str | None
+    stream_endpos: Literal["LATEST", "AT_TIMESTAMP"] | None
+    stream_endpos_timestamp: str | None
+    stream_endpos_timestamp_format: str | None
+    stream_endpos_shards: str | None
     checkpoint_application: str | None
     checkpoint_store: str | type[object] | None
     checkpoint_intervalmillis: Time | None

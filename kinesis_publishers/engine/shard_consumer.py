@@ -34,11 +34,14 @@ _ENOUGH_BYTES = 1024 * 1024
 
 
 class ShardConsumer(RecordBatchConsumer):
-    """Reads one shard from a position to its end.
+    """Reads one shard from a position to its end, or that of the context.
 
     During a delivery, a publisher that supports it reads ahead. The records wait in the pool and
     become the next delivery; at ``enough_records`` of them reading ahead pauses. The progress is
     that of finished deliveries.
+
+    Attributes:
+        is_at_end: whether everything before the end of the context has been taken.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class ShardConsumer(RecordBatchConsumer):
         self._delivering: asyncio.Task[None] | None = None
         self._waiting: tuple[Delivery | None, ShardStatus] | None = None
         self._has_delivered = asyncio.Event()
-        self._has_ended = False
+        self._has_ended = self.is_at_end = False
 
     @property
     def status(self) -> ShardStatus:
@@ -125,6 +128,10 @@ class ShardConsumer(RecordBatchConsumer):
             self.context.events(ShardEnded(shard=self.shard.key))
             self.context.sink.observe(self.status)
 
+    def _finish_at_end(self) -> None:
+        # What waits is delivered: it precedes the end.
+        self.is_at_end = self._loop.is_done = True
+
     async def _finish_delivering(self) -> None:
         # The scope raises a failure, and cancels this.
         if self._delivering is not None:
@@ -134,7 +141,8 @@ class ShardConsumer(RecordBatchConsumer):
         await self.context.data_loss.report_trimmed(self.shard, self._loop.reached, cause=error)
 
     def reach_end_of_shard(self) -> None:
-        self._has_ended = True
+        # Otherwise the rest of the shard is for a later reader.
+        self._has_ended = not self.is_at_end
 
     leave_shard = reach_end_of_shard
 
@@ -177,13 +185,17 @@ class ShardConsumer(RecordBatchConsumer):
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         batch = self.context.in_order(batch)
         fresh = self._loop.fresh(batch)
+        end = self.context.end
+        if end is not None and (kept := end.before(fresh)) is not fresh:
+            fresh = batch = kept
+            self._finish_at_end()
         try:
             await self._pass_on(*await self._take(fresh, batch))
         except BaseException as error:
             self._loop.delivery_error = error
             if isinstance(error, AggregationError) and error.valid_records:
                 # With the rest unread, the answer says nothing about the tip.
-                await self(evolve(fresh.slice(0, error.valid_records), millis_behind_latest=None))
+                await self(fresh.cut(error.valid_records))
             raise
         # A fan-out subscription lasts for minutes: do not wait for its end.
         await self._loop.end_run_if_done()
@@ -259,6 +271,8 @@ class ShardConsumer(RecordBatchConsumer):
         if delivery is not None:
             await self._loop.room.deliver(delivery)
         self._status = status
+        if (end := self.context.end) is not None and end.is_reached(status):
+            self._finish_at_end()
         self.context.sink.observe(self.status)
 
     def _drop_waiting(self) -> None:

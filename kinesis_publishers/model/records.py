@@ -245,6 +245,10 @@ class RecordBatch:
             return self
         return self._select(lambda column: column[start:stop])
 
+    def cut(self, count: int) -> RecordBatch:
+        """Return the first ``count`` records, which say nothing about the tip."""
+        return evolve(self.slice(0, count), millis_behind_latest=None)
+
     def joined(self, following: RecordBatch) -> RecordBatch:
         """Return both as one batch, which is as complete as ``following``."""
         pairs = {name: (getattr(self, name), getattr(following, name)) for name in _COLUMNS}
