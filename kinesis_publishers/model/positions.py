@@ -198,6 +198,15 @@ class Positions:
         yield from filter(None, self.own.values())
 
 
+def is_after(start: StartingPosition, until: StartingPosition) -> bool:
+    """Return whether one is certainly later; a number and an instant cannot be compared."""
+    if start.timestamp is not None and until.timestamp is not None:
+        return start.timestamp > until.timestamp
+    if start.sequence_number is not None and until.sequence_number is not None:
+        return start.sequence_number > until.sequence_number
+    return False
+
+
 def resume_after(processed: SequenceNumber) -> StartingPosition:
     """Return where a restart continues, given the last record that was processed."""
     # Inside an aggregate, AFTER would skip the sub-records that were not processed. The reader

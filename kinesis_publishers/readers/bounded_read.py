@@ -32,6 +32,7 @@ from kinesis_publishers.model import (
     ShardProgress,
     ShardRange,
     StartingPosition,
+    is_after,
 )
 from kinesis_publishers.readers.ranges.reader import RangePublishers
 from kinesis_publishers.readers.ranges.seen_records import SeenRecords
@@ -320,12 +321,3 @@ def _earlier(position: StartingPosition, instant: datetime | None) -> StartingPo
     if instant is None or position.timestamp is None:
         return position
     return position if position.timestamp <= instant else StartingPosition.at_timestamp(instant)
-
-
-def is_after(start: StartingPosition, until: StartingPosition) -> bool:
-    """Return whether one is certainly later; a number and an instant cannot be compared."""
-    if start.timestamp is not None and until.timestamp is not None:
-        return start.timestamp > until.timestamp
-    if start.sequence_number is not None and until.sequence_number is not None:
-        return start.sequence_number > until.sequence_number
-    return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
     EndingPositionConfig,
@@ -10,8 +12,8 @@ from kinesis_publishers.config import (
     LeaseConfig,
     Properties,
 )
-from kinesis_publishers.errors import InvalidOptionError
-from kinesis_publishers.model import StartingPosition
+from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
+from kinesis_publishers.model import StartingPosition, is_after
 
 
 def bounds_of(
@@ -22,33 +24,40 @@ def bounds_of(
     With an end, reading begins at TRIM_HORIZON unless the properties say where.
 
     Raises:
-        InvalidOptionError: reading cannot end there.
+        ConfigErrors: reading cannot end there.
     """
     if not properties.given_keys(EndingPositionConfig.options()):
         return properties, None
-    config = EndingPositionConfig
-    if properties.get(config.shards):
-        raise InvalidOptionError(
-            f"{properties.written_key(config.shards)} is for spark.read: here all shards end at "
-            f"one instant, {config.position.full_key} (end=)"
-        )
-    if properties.get(LeaseConfig.is_enabled):
-        raise InvalidOptionError(
-            f"{properties.written_key(config.position)} and "
-            f"{LeaseConfig.is_enabled.full_key} contradict each other: no worker knows when the "
-            "others have come to the end. Read with one worker, or leave the end out"
-        )
+    if problems := list(_problems(properties)):
+        raise ConfigErrors(problems)
     if not properties.is_given(InitialPositionConfig.position):
-        properties = properties.with_values(
-            {InitialPositionConfig.position: InitialPosition.TRIM_HORIZON.value}
-        )
+        trim_horizon = InitialPosition.TRIM_HORIZON.value
+        properties = properties.with_values({InitialPositionConfig.position: trim_horizon})
     start = InitialPositionConfig.from_properties(properties).start
-    end = config.from_properties(properties).positions.default
+    end = EndingPositionConfig.from_properties(properties).positions.default
     now = (clock or SystemClock()).now()
-    first, last = start.pinned(now).timestamp, end.pinned(now).timestamp
-    if first is not None and last is not None and first > last:
-        raise InvalidOptionError(
-            f"{properties.written_key(InitialPositionConfig.position)} ({start}) is later than "
-            f"{properties.written_key(config.position)} ({end}): reading must begin before its end"
-        )
+    if is_after(start.pinned(now), end.pinned(now)):
+        start_key = properties.written_key(InitialPositionConfig.position)
+        end_key = properties.written_key(EndingPositionConfig.position)
+        message = f"{start_key} ({start}) is later than {end_key} ({end}): it must come before"
+        raise ConfigErrors([InvalidOptionError(message)])
     return properties, end
+
+
+def _problems(properties: Properties) -> Iterator[ConfigError]:
+    end, shards, leases = (
+        EndingPositionConfig.position,
+        EndingPositionConfig.shards,
+        LeaseConfig.is_enabled,
+    )
+    if properties.get(shards):
+        yield InvalidOptionError(
+            f"{properties.written_key(shards)} is for spark.read: here all shards end at one "
+            f"instant, {end.full_key} (end=)"
+        )
+    if properties.get(leases):
+        yield InvalidOptionError(
+            f"{properties.written_key(end)} and {properties.written_key(leases)} contradict each "
+            "other: no worker knows when the others have come to the end. Read with one worker, or "
+            "leave the end out"
+        )

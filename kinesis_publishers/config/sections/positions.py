@@ -196,10 +196,7 @@ class Place(Choice[_E]):
 
     @property
     def accepts(self) -> str:
-        return (
-            f"{super().accepts}, or a time: '-1h' for an hour ago, '2026-11-26T10:00:00Z', epoch "
-            "seconds, or in Python a timedelta or an aware datetime"
-        )
+        return f"{super().accepts}, or a time such as -1h or 2026-11-26T10:00:00Z"
 
 
 class InitialPositionConfig(Section, section="Source"):

@@ -217,7 +217,7 @@ def test_reading_by_fan_out_ends_too(orders: Orders) -> None:
     [
         ({"start": "-1h", "end": "-2h"}, r"start \(1:00:00 ago\) is later than end \(2:00:00 ago"),
         ({"start": "LATEST", "end": "-1s"}, r"start \(LATEST\) is later than end"),
-        ({"end": "LATEST", "lease_enabled": True}, "end and kinesis.lease.enabled contradict"),
+        ({"end": "LATEST", "lease_enabled": True}, "end and lease_enabled contradict"),
         (
             {"end": "LATEST", "stream_endpos_shards": '{"orders": "LATEST"}'},
             "stream_endpos_shards is for spark.read: here all shards end at one instant",

@@ -151,7 +151,7 @@ def test_keywords_take_precedence_over_the_properties(is_parsed: bool) -> None:
         ({"stream": "orders", "spark_planner": "auto"}, "spark_planner: only Spark has this"),
         (
             {"stream": "orders", "start": "SOON"},
-            "start: got 'SOON', .* or a time: '-1h' for an hour ago, '2026-11-26T10:00:00Z'",
+            "start: got 'SOON', .* or a time such as -1h or 2026-11-26T10:00:00Z",
         ),
         ({"stream": "orders", "start": "-1"}, "start: '-1' is not a timestamp.* as '-1h'"),
         ({"stream": "orders", "end": timedelta(hours=-1)}, "end: got '3600.0s', expected one of"),
