@@ -93,7 +93,7 @@ def avro(schema: dict[str, Any] | list[Any] | str) -> Decoder:
 
 
 def _avro_and_growth(schema: dict[str, Any] | list[Any] | str) -> tuple[Decoder, float]:
-    fastavro = _imported("fastavro", extra="avro")
+    fastavro = imported("fastavro", extra="avro")
     names: dict[str, dict[str, Any]] = {}
     given = orjson.loads(schema) if isinstance(schema, str) else schema
     fastavro.parse_schema(given)
@@ -222,7 +222,8 @@ def _json(data: bytes) -> Any:
     return value
 
 
-def _imported(name: str, *, extra: str) -> Any:
+def imported(name: str, *, extra: str) -> Any:
+    """Return a module; ``ModuleNotFoundError`` names the extra that has it."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -233,5 +234,5 @@ def _imported(name: str, *, extra: str) -> Any:
 _BY_NAME: Final[Mapping[str, Callable[[], Decoder]]] = {
     "json": lambda: _json,
     "text": lambda: lambda data: data.decode(),
-    "msgpack": lambda: _imported("msgpack", extra="msgpack").unpackb,
+    "msgpack": lambda: imported("msgpack", extra="msgpack").unpackb,
 }

@@ -82,7 +82,7 @@ class KinesisDataFetcher:
         end: StartingPosition | None = None,
     ) -> None:
         self._services = services
-        self._end = ReadingEnd(end, services.clock, services.discovery)
+        self.end = ReadingEnd(end, services.clock, services.discovery)
         self.slow_calls, self.events = services.slow_calls, services.events
         # The owner of a request to it is the key of a shard.
         self.pool = services.pool
@@ -93,7 +93,7 @@ class KinesisDataFetcher:
         self._sink = AssignedSink(sink, self.assigner)
         self.sharing = self._sink.sharing
         self._consumers = RunningConsumers(
-            services.consumer_context(self._sink, services.factory.create, self._end),
+            services.consumer_context(self._sink, services.factory.create, self.end),
             self._sink,
             self.assigner,
             checkpointer,
@@ -275,7 +275,7 @@ class KinesisDataFetcher:
             DataLossError: what ``resume`` says cannot be continued.
         """
         self._process.check("this fetcher")
-        with self._end.pinned_after():
+        with self.end.pinned_after():
             await self._streams.prepare()
         self._is_finished = None
 
@@ -336,7 +336,7 @@ class KinesisDataFetcher:
             await self.prepare()
         self._assign(scope)
         clock, interval = self._services.clock, self._services.discovery.config.interval_seconds
-        listed_at, end = clock.monotonic(), self._end
+        listed_at, end = clock.monotonic(), self.end
         while not (self._is_stopping or (end.until is not None and self.is_finished)):
             left = min(listed_at + interval - clock.monotonic(), end.seconds_to_listing)
             await wait_for_event(self._wake, timeout_seconds=left, clock=clock)
