@@ -16,7 +16,7 @@ Time: TypeAlias = float | str | timedelta
 class Options(TypedDict, total=False):
     """What to read or write, and how, as keyword arguments.
 
-    ``stream``, ``region``, ``endpoint``, ``start``, ``application``, ``publisher`` and
+    ``stream``, ``region``, ``endpoint``, ``start``, ``end``, ``application``, ``publisher`` and
     ``consumer_name`` are what most programs need. docs/configuration.md describes each option by
     its key in a properties dict: the keyword with ``kinesis.`` and ``.`` for ``_``. ``None`` is the
     default.

@@ -55,7 +55,7 @@ class ReadingEnd:
             _LOGGER.info("Reading ends at %s.", self.until.isoformat())
 
     def note_listing(self) -> None:
-        """Note that the shards are about to be listed."""
+        """Update the time of the last listing: one begins now."""
         self._listed_at = self._clock.now()
 
     @property

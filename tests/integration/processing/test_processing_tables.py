@@ -151,7 +151,7 @@ def test_more_than_the_limit_is_an_error_and_not_a_part(
     orders.put(11)
     assert len(read_table(properties, limit=11)) == 11
     for limit in ({"limit": 10}, {"limit_bytes": 10}):
-        with pytest.raises(ConfigError, match="orders has more than limit=.* raise the limit"):
+        with pytest.raises(ConfigError, match=r"orders has more than limit=.* raise the limit"):
             read_table(properties, **limit)
 
 
