@@ -13,6 +13,7 @@ from kinesis_publishers.config import Options, Properties, Scalar, WatermarkConf
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import Record, Shard, ShardKey
+from kinesis_publishers.model.html import html_table
 from kinesis_publishers.processing.calls import check_event_times
 from kinesis_publishers.processing.decoders import Decoder, decoded, decoder_of
 from kinesis_publishers.processing.deliveries import HandedOut, HookCall, hooks_by_name
@@ -145,6 +146,10 @@ class RecordStream(AsyncIterator["Record"]):
         self._next_turn = 0.0
         # Open while the loop is busy with a record.
         self._body = ExitStack()
+
+    def _repr_html_(self) -> str:
+        state = "ended" if self._is_over else "being read" if self._is_open else "not begun"
+        return html_table(f"Records, {state}: iterate to read them", [])
 
     def stop(self) -> None:
         """End the iteration after the current record."""
