@@ -41,7 +41,7 @@ class ShardConsumer(RecordBatchConsumer):
     that of finished deliveries.
 
     Attributes:
-        is_at_end: whether everything before the end of the context has been taken.
+        is_at_end: whether everything before the end of the context has been delivered.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ShardConsumer(RecordBatchConsumer):
         self._delivering: asyncio.Task[None] | None = None
         self._waiting: tuple[Delivery | None, ShardStatus] | None = None
         self._has_delivered = asyncio.Event()
-        self._has_ended = self.is_at_end = False
+        self._has_ended = self._is_past_end = self.is_at_end = False
 
     @property
     def status(self) -> ShardStatus:
@@ -85,7 +85,7 @@ class ShardConsumer(RecordBatchConsumer):
         No delivery is interrupted. Unless the status says that one is in progress, cancel the task:
         the next answer may be empty. Records that were read ahead are dropped.
         """
-        self._loop.is_done = True
+        self._loop.is_done, self._is_past_end = True, False
         if self._is_reading_ahead:
             self._drop_waiting()
             if self._reading is not None:
@@ -123,14 +123,11 @@ class ShardConsumer(RecordBatchConsumer):
             await self._finish_delivering()
             raise
         await self._finish_delivering()
+        self.is_at_end = self._is_past_end
         if self._has_ended:
             self._status = evolve(self._status, progress=self.progress.ended())
             self.context.events(ShardEnded(shard=self.shard.key))
             self.context.sink.observe(self.status)
-
-    def _finish_at_end(self) -> None:
-        # What waits is delivered: it precedes the end.
-        self.is_at_end = self._loop.is_done = True
 
     async def _finish_delivering(self) -> None:
         # The scope raises a failure, and cancels this.
@@ -141,8 +138,7 @@ class ShardConsumer(RecordBatchConsumer):
         await self.context.data_loss.report_trimmed(self.shard, self._loop.reached, cause=error)
 
     def reach_end_of_shard(self) -> None:
-        # Otherwise the rest of the shard is for a later reader.
-        self._has_ended = not self.is_at_end
+        self._has_ended = True
 
     leave_shard = reach_end_of_shard
 
@@ -185,18 +181,22 @@ class ShardConsumer(RecordBatchConsumer):
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         batch = self.context.in_order(batch)
         fresh = self._loop.fresh(batch)
-        end = self.context.end
+        is_empty, end = not len(batch), self.context.end
         if end is not None and (kept := end.before(fresh)) is not fresh:
             fresh = batch = kept
-            self._finish_at_end()
+            self._is_past_end = True
         try:
-            await self._pass_on(*await self._take(fresh, batch))
+            delivery, status = await self._take(fresh, batch)
+            await self._pass_on(delivery, status)
         except BaseException as error:
             self._loop.delivery_error = error
             if isinstance(error, AggregationError) and error.valid_records:
                 # With the rest unread, the answer says nothing about the tip.
                 await self(fresh.cut(error.valid_records))
             raise
+        # An answer with records may be cut off at an instant that others share, with a lag of 0.
+        self._is_past_end |= is_empty and end is not None and end.is_reached(status)
+        self._loop.is_done |= self._is_past_end
         # A fan-out subscription lasts for minutes: do not wait for its end.
         await self._loop.end_run_if_done()
         return self._loop.reached.processed
@@ -271,8 +271,6 @@ class ShardConsumer(RecordBatchConsumer):
         if delivery is not None:
             await self._loop.room.deliver(delivery)
         self._status = status
-        if (end := self.context.end) is not None and end.is_reached(status):
-            self._finish_at_end()
         self.context.sink.observe(self.status)
 
     def _drop_waiting(self) -> None:

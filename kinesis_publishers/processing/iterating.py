@@ -103,7 +103,7 @@ class RecordIterator(Iterator["Record"]):
         return record
 
     def _repr_html_(self) -> str:
-        return self._reading.stream._repr_html_()
+        return self._reading._repr_html_()
 
     def stop(self) -> None:
         """End the iteration after the current record; any thread may call it."""
@@ -131,7 +131,7 @@ class _Reading:
     """A stream of records in its own thread, from the first record to the end."""
 
     def __init__(self, stream: RecordStream) -> None:
-        self.stream = stream
+        self._stream = stream
         self._opened: OpenInThread[RecordStream] | None = None
         self._signals = ExitStack()
         self.pending: Future[Record | None] | None = None
@@ -145,7 +145,7 @@ class _Reading:
                 "These records were read in a `with` or a loop that has ended: call records() "
                 "again for each use"
             )
-        self._opened = OpenInThread(self.stream, name="kinesis-records")
+        self._opened = OpenInThread(self._stream, name="kinesis-records")
         CLOSED_AT_EXIT.add(self)
         # Not in the loop that may run in this thread, and waits for it.
         self._signals.enter_context(stopped_by_signals(self._stop_by, in_loop=False))
@@ -158,7 +158,7 @@ class _Reading:
         assert self._opened is not None
         self._opened.process.check("this reader")
         if self.pending is None:
-            self.pending = self._opened.loop.start(self.stream.next_or_none())
+            self.pending = self._opened.loop.start(self._stream.next_or_none())
         # If this is interrupted, the next call waits for the same record.
         wait([self.pending])
         if self._is_over:
@@ -173,15 +173,18 @@ class _Reading:
             self.end(None)
         return record
 
+    def _repr_html_(self) -> str:
+        return self._stream._repr_html_()
+
     def _stop_by(self, one: signal.Signals) -> None:
         self._is_interrupted = one is signal.SIGINT
         self.stop()
 
     def stop(self) -> None:
         if (opened := self._opened) is not None:
-            opened.loop.call(self.stream.stop)
+            opened.loop.call(self._stream.stop)
         else:
-            self.stream.stop()
+            self._stream.stop()
 
     def close(self) -> None:
         self.end(GeneratorExit())

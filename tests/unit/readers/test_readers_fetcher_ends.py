@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 from attrs import evolve
 
-from kinesis_publishers import StartingPosition
+from kinesis_publishers import SequenceNumber, StartingPosition
 from kinesis_publishers.engine.ending import ReadingEnd
 from kinesis_publishers.errors import ConfigError
-from kinesis_publishers.testing.fakes import batch_of, shard_name
-from tests.unit.readers.fetcher_support import World, records_of
+from kinesis_publishers.testing.fakes import RecordingSink, StoredShard, batch_of, shard_name
+from tests.unit.readers.fetcher_support import Blocks, World, records_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 # The records of a shard arrive at its beginning, and one and two seconds later.
 _SECONDS = 10
+_TWO_SECONDS = timedelta(seconds=2)
 
 
 @asynccontextmanager
@@ -56,6 +57,29 @@ async def test_a_record_from_after_the_end_ends_a_shard_and_is_not_delivered():
     async with reading(world, seconds=1):
         await world.clock.advance(0.3)
     assert world.sink.records == records_of(0, 1)
+
+
+async def test_an_answer_that_is_cut_off_without_a_lag_is_not_the_tip():
+    world = World()
+    world.add(0, behaviour=StoredShard(records_of(0), page_ends=(1, 2), millis_behind_latest=0))
+    await world.clock.advance(2 * _SECONDS)
+    async with reading(world, seconds=-_SECONDS):
+        await world.clock.advance(1)
+    assert world.sink.records == records_of(0)
+
+
+async def test_a_shard_whose_records_were_dropped_by_stop_is_not_at_its_end():
+    blocks = Blocks()
+    world = World(sink=RecordingSink(blocks))
+    world.add(0, behaviour=StoredShard(records_of(0), page_ends=(1, 2)))
+    fetcher = world.fetcher(end=StartingPosition.at_timestamp(world.clock.now() + _TWO_SECONDS))
+    async with world.running(fetcher):
+        await world.clock.advance(1)
+        fetcher.stop()
+        blocks.gate.set()
+    (progress,) = fetcher.progress[world.stream.arn].shards.values()
+    assert world.sink.records == records_of(0, 1)
+    assert progress.processed == SequenceNumber(records_of(0)[0].sequence_number)
 
 
 async def test_a_shard_that_closed_before_the_end_is_not_left_without_its_children():
