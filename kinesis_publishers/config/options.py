@@ -116,6 +116,7 @@ class Options(TypedDict, total=False):
     watermark_lookahead_millis: Time | None
     watermark_sync_queue_capacity: int | None
     metrics_sinks: str | Sequence[str] | None
+    progress: bool | None
     metrics_level: Literal["shard", "stream"] | None
     metrics_summary_intervalmillis: Time | None
     metrics_prometheus_port: int | None

@@ -85,7 +85,8 @@ def observer_properties(
     if (known or publisher_factory_class(connection.properties(more))).subscribes:
         more |= _fan_out(file, line, reasons)
     properties = connection.properties(more)
-    changes: dict[Option[Any], Scalar | None] = {}
+    # Two displays would overwrite each other.
+    changes: dict[Option[Any], Scalar | None] = {MetricsConfig.progress: None}
     sinks, interval = MetricsConfig.sinks, PollingConfig.interval_seconds
     names = properties.get(sinks)
     if sinks.full_key not in line and not _LOCAL_SINKS.issuperset(names):

@@ -76,6 +76,7 @@ _OURS = [
     ("aggregation.on-invalid", "plain", "Dead-Letter", "dead-letter"),
     ("failondataloss", True, "False", False),
     ("metrics.sinks", ("log",), "summary, my.module:Sink", ("summary", "my.module:Sink")),
+    ("progress", False, "true", True),
     ("metrics.level", "shard", "STREAM", "stream"),
     ("metrics.summary.intervalmillis", 60000, "10s", 10_000),
     ("metrics.prometheus.port", 9464, "9000", 9000),
