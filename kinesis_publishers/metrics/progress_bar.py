@@ -36,7 +36,7 @@ class ProgressBar(EventReporter):
         self._task = self._bar.add_task("0 records", total=None if until is None else 1.0)
         self._until, self._clock = until, clock
         self._records = 0
-        # By shard: the distance from the end in the first answer, in seconds, and what is left.
+        # By shard: the distance from the end in the first answer, and the share that remains.
         self._first: dict[ShardKey, float] = {}
         self._left: dict[ShardKey, float] = {}
 

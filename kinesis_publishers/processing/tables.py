@@ -33,14 +33,7 @@ if TYPE_CHECKING:
 _ARRIVAL: Final = "approximate_arrival_timestamp"
 # Kinesis cannot be read backward: a window before the end is read again, longer, until it has
 # enough. What one reads in vain is small compared to the next one.
-_WINDOWS: Final = (
-    timedelta(seconds=10),
-    timedelta(minutes=1),
-    timedelta(minutes=10),
-    timedelta(hours=2),
-    timedelta(days=1),
-    timedelta(days=7),
-)
+_WINDOWS: Final = tuple(timedelta(seconds=n) for n in (10, 60, 600, 7_200, 86_400, 604_800))
 
 
 def read_table(
@@ -83,14 +76,13 @@ def read_table(
     decoder, clock = decoder_of(decode), clock or SystemClock()
     with ShortTraceback():
         properties = _bounded(Properties.of(properties, options), clock)
-    for start in [None] if last is None else _starts_before_end(properties, clock):
-        kept = _KeptRecords(last, limit, limit_bytes)
-        with ShortTraceback():
+        for start in [None] if last is None else _starts_before_end(properties, clock):
+            kept = _KeptRecords(last, limit, limit_bytes)
             end = _read(Properties.of(properties, {"start": start}), kept, events, clock)
-        if last is not None and kept.count >= last:
-            break
-        # The next window ends where this one has ended.
-        properties = Properties.of(properties, {"end": end})
+            if last is not None and kept.count >= last:
+                break
+            # The next window ends where this one has ended.
+            properties = Properties.of(properties, {"end": end})
     table = _table_of(kept.batches())
     if last is not None:
         table = table.slice(max(0, table.num_rows - last))
@@ -99,10 +91,8 @@ def read_table(
 
 def _bounded(properties: Properties, clock: Clock) -> Properties:
     if properties.is_given(CheckpointConfig.application):
-        raise InvalidOptionError(
-            f"{properties.written_key(CheckpointConfig.application)}: read_table records no "
-            "progress. Leave it out, or read with records(..., end=...)"
-        )
+        key = properties.written_key(CheckpointConfig.application)
+        raise InvalidOptionError(f"{key}: read_table records no progress. Leave it out")
     if not properties.is_given(EndingPositionConfig.position):
         properties = Properties.of(properties, {"end": "LATEST"})
     return bounds_of(properties, clock)[0]
@@ -157,9 +147,8 @@ class _KeptRecords:
             self._note(-len(gone), -gone.payload_bytes)
         if self.count > self._limit or self._bytes > self._limit_bytes:
             raise InvalidOptionError(
-                f"{shard.stream_name} has more than limit={self._limit:,} records or "
-                f"limit_bytes={self._limit_bytes:,} of payload there: read a shorter time, the "
-                "last records, or raise the limit as far as the memory allows"
+                f"{shard.stream_name} has more than limit={self._limit:,} records there, or "
+                f"limit_bytes={self._limit_bytes:,}: read a shorter time, or raise the limit"
             )
 
     def _note(self, records: int, payload_bytes: int) -> None:
@@ -190,16 +179,15 @@ def _with_values(table: pa.Table, decode: Decoder) -> pa.Table:
         column = pa.array(values)
     except (pa.ArrowException, OverflowError) as error:
         raise ValueError(
-            f"the values do not make a column ({error}): give decode a function that returns "
-            "values of one type"
+            f"the values do not make a column ({error}): let decode return values of one type"
         ) from error
     if not pa.types.is_struct(column.type):
         return table.append_column("value", column)
     for name, child in zip(column.type.names, column.flatten(), strict=True):
         if name in table.column_names:
             raise ValueError(
-                f"a value has the field {name!r}, which is a column of each table: give decode a "
-                "function that returns it under another name"
+                f"a value has the field {name!r}, which is a column of each table: let decode "
+                "return it under another name"
             )
         table = table.append_column(name, child)
     return table
@@ -209,8 +197,6 @@ def _decoded(table: pa.Table, row: int, data: Any, decode: Decoder) -> Any:
     try:
         return decode(data.as_py())
     except Exception as error:
-        stream, shard, number = (
-            table[name][row] for name in ("stream_name", "shard_id", "sequence_number")
-        )
-        error.add_note(f"It was raised by decode for record {number} of {stream}/{shard}.")
+        place = "/".join(str(table[name][row]) for name in ("stream_name", "shard_id"))
+        error.add_note(f"It is record {table['sequence_number'][row]} of {place}.")
         raise

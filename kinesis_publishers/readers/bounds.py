@@ -12,7 +12,7 @@ from kinesis_publishers.config import (
     LeaseConfig,
     Properties,
 )
-from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
+from kinesis_publishers.errors import ConfigErrors, InvalidOptionError
 from kinesis_publishers.model import StartingPosition, is_after
 
 
@@ -28,36 +28,31 @@ def bounds_of(
     """
     if not properties.given_keys(EndingPositionConfig.options()):
         return properties, None
-    if problems := list(_problems(properties)):
-        raise ConfigErrors(problems)
     if not properties.is_given(InitialPositionConfig.position):
         trim_horizon = InitialPosition.TRIM_HORIZON.value
         properties = properties.with_values({InitialPositionConfig.position: trim_horizon})
     start = InitialPositionConfig.from_properties(properties).start
     end = EndingPositionConfig.from_properties(properties).positions.default
     now = (clock or SystemClock()).now()
+    problems = list(_problems(properties))
     if is_after(start.pinned(now), end.pinned(now)):
         start_key = properties.written_key(InitialPositionConfig.position)
         end_key = properties.written_key(EndingPositionConfig.position)
-        message = f"{start_key} ({start}) is later than {end_key} ({end}): it must come before"
-        raise ConfigErrors([InvalidOptionError(message)])
+        problems.append(f"{start_key} ({start}) is later than {end_key} ({end})")
+    if problems:
+        raise ConfigErrors(list(map(InvalidOptionError, problems)))
     return properties, end
 
 
-def _problems(properties: Properties) -> Iterator[ConfigError]:
-    end, shards, leases = (
-        EndingPositionConfig.position,
-        EndingPositionConfig.shards,
-        LeaseConfig.is_enabled,
-    )
+def _problems(properties: Properties) -> Iterator[str]:
+    end, shards = EndingPositionConfig.position, EndingPositionConfig.shards
     if properties.get(shards):
-        yield InvalidOptionError(
+        yield (
             f"{properties.written_key(shards)} is for spark.read: here all shards end at one "
             f"instant, {end.full_key} (end=)"
         )
-    if properties.get(leases):
-        yield InvalidOptionError(
+    if properties.get(leases := LeaseConfig.is_enabled):
+        yield (
             f"{properties.written_key(end)} and {properties.written_key(leases)} contradict each "
-            "other: no worker knows when the others have come to the end. Read with one worker, or "
-            "leave the end out"
+            "other: no worker knows how far the others are. Leave one of them out"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -210,6 +211,28 @@ def test_reading_by_fan_out_ends_too(orders: Orders) -> None:
     efo = {"publisher": "EFO", "consumer_name": "billing"}
     assert read_all(properties_of(orders), "records", end=end, **efo) == list(range(20))
     assert read_all(properties_of(orders), "records", end="LATEST", **efo) == list(range(40))
+
+
+def test_what_waits_for_a_flag_or_for_other_shards_ends_too(orders: Orders) -> None:
+    orders.put(40)
+    seen: list[Record] = []
+    scan(
+        properties_of(orders),
+        seen.append,
+        stop=threading.Event(),
+        on_watermark=lambda _: None,
+        watermark_lookahead_millis="1ms",
+        end="LATEST",
+    )
+    assert sorted(numbers(seen)) == list(range(40))
+
+
+def test_leaving_a_loop_before_its_end_counts_the_current_record(orders: Orders) -> None:
+    orders.put(20, key="one shard")
+    properties = orders.properties(stream_endpos="LATEST")
+    with records(properties) as stream:
+        assert [int(next(stream).data) for _ in range(7)] == list(range(7))
+    assert read_all(properties, "records") == list(range(7, 20))
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_an_error_of_a_decoder_names_the_record(orders: Orders, properties: dict
     orders.server.put_many(STREAM, [("key", b"oops")])
     with pytest.raises(ValueError, match="unexpected") as caught:
         read_table(properties, decode="json")
-    assert "It was raised by decode for record" in caught.value.__notes__[0]
+    assert "It is record" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("windows", [(), (0.0,), (0.05, 3600.0)])
