@@ -60,10 +60,15 @@ class ReadingEnd:
 
     @property
     def seconds_to_listing(self) -> float:
-        """In how many seconds the shards must be listed: once when the end has come."""
-        if self.until is None or self._listed_at is None or self._listed_at >= self.until:
+        """In how many seconds the shards must be listed: once after the end.
+
+        A listing may be late, like a record.
+        """
+        if self.until is None or self._listed_at is None:
             return math.inf
-        return (self.until - self._clock.now()).total_seconds()
+        settled_at = self.until + VISIBLE_AFTER
+        is_settled = self._listed_at >= settled_at
+        return math.inf if is_settled else (settled_at - self._clock.now()).total_seconds()
 
     def before(self, batch: RecordBatch) -> RecordBatch:
         """Return the records before the end, and nothing about the tip if others follow.
