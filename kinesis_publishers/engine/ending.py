@@ -51,7 +51,9 @@ class ReadingEnd:
         now = self._clock.now() - timedelta(seconds=self._clock.monotonic() - began_at)
         self._listed_at = now
         if self._position is not None and self.until is None:
-            self.until = next_millisecond(self._position.pinned(now).timestamp or now)
+            instant = self._position.pinned(next_millisecond(now)).timestamp or now
+            # Rounded down as a start is, so that reading from there continues without a gap.
+            self.until = instant - timedelta(microseconds=instant.microsecond % 1000)
             _LOGGER.info("Reading ends at %s.", self.until.isoformat())
 
     def note_listing(self) -> None:

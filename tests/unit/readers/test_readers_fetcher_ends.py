@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +14,7 @@ from kinesis_publishers import SequenceNumber, StartingPosition
 from kinesis_publishers.engine.ending import ReadingEnd
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.testing.fakes import RecordingSink, StoredShard, batch_of, shard_name
+from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.readers.fetcher_support import Blocks, World, records_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 # The records of a shard arrive at its beginning, and one and two seconds later.
 _SECONDS = 10
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _TWO_SECONDS = timedelta(seconds=2)
 
 
@@ -104,6 +106,24 @@ async def test_records_without_times_of_arrival_have_no_end():
         pass
     with pytest.raises(ConfigError, match="does not know when records arrived"):
         end.before(evolve(batch_of(records_of(0)), has_arrival_times=False))
+
+
+@pytest.mark.parametrize(
+    ("position", "micros"),
+    [
+        # A start at the same instant begins with the whole millisecond, which this leaves.
+        (StartingPosition.at_timestamp(_EPOCH + timedelta(microseconds=1_700)), 1_000),
+        # What has arrived in the current millisecond is in the stream.
+        (StartingPosition.latest(), 2_000),
+        (StartingPosition.latest(timedelta(microseconds=500)), 1_000),
+    ],
+)
+async def test_an_end_is_a_whole_millisecond(position: StartingPosition, micros: int):
+    world = World(clock=ManualClock(_EPOCH + timedelta(microseconds=1_200)))
+    end = ReadingEnd(position, world.clock, world.parts().discovery)
+    with end.pinned_after():
+        pass
+    assert end.until == _EPOCH + timedelta(microseconds=micros)
 
 
 async def test_latest_is_the_instant_at_which_reading_began():
