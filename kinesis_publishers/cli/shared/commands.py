@@ -16,14 +16,8 @@ import click
 
 from kinesis_publishers.cli.shared import SuggestingGroup
 from kinesis_publishers.cli.shared.console import discard_output, log_everything, shown_lines
-from kinesis_publishers.config import (
-    AwsConfig,
-    CheckpointConfig,
-    EndingPositionConfig,
-    InitialPositionConfig,
-    StreamsConfig,
-    StreamSelector,
-)
+from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
+from kinesis_publishers.config.assignments import SHORT_NAMES
 from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError, MissingOptionError
 
@@ -34,10 +28,7 @@ OPTION_KEYS: Final = {
     "application": CheckpointConfig.application.full_key,
 }
 """The keys that options of the command line stand for, by the names of their parameters."""
-_POSITION_KEYS: Final = {
-    "start": InitialPositionConfig.position.full_key,
-    "end": EndingPositionConfig.position.full_key,
-}
+_POSITION_KEYS: Final = {name: SHORT_NAMES[name].full_key for name in ("start", "end")}
 _DEBUG = "kinesis_publishers.cli.debug"
 # Errors of writing, or of a terminal that has gone.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, Final, Self, TypeAlias, TypeVar
-
-from attrs import frozen
+from typing import Any, Final, Self, TypeAlias
 
 from kinesis_publishers.config.option import Declared, Lookup, Namespace, Option, Section
 from kinesis_publishers.config.parsers import Choice, Parsed, Scalar, Text
@@ -25,8 +23,7 @@ from kinesis_publishers.model.sources import STREAM_NAME, source_of
 
 ScopedPositions: TypeAlias = "tuple[tuple[Scope, StartingPosition | None], ...]"
 
-_E = TypeVar("_E", bound=Enum)
-
+_OR_TIME: Final = ", or a time such as -1h or 2026-11-26T10:00:00Z"
 _SHARD_PREFIX: Final = "shardId-"
 _SHARD_ID: Final = rf"{_SHARD_PREFIX}[a-zA-Z0-9_.-]{{1,120}}"
 _SEQUENCE_NUMBER: Final = r"0|[1-9][0-9]{0,128}"
@@ -190,21 +187,12 @@ class Instant(Declared["datetime | timedelta | None"]):
                 yield error
 
 
-@frozen(kw_only=True)
-class Place(Choice[_E]):
-    """One of the names of places in a stream. A time is parsed by :func:`parts_of_position`."""
-
-    @property
-    def accepts(self) -> str:
-        return f"{super().accepts}, or a time such as -1h or 2026-11-26T10:00:00Z"
-
-
 class InitialPositionConfig(Section, section="Source"):
     """Where to begin in a stream that has not been read before."""
 
     position: Option[InitialPosition] = Option(
         key="stream.initpos",
-        parser=Place(members=InitialPosition),
+        parser=Choice(members=InitialPosition, also=_OR_TIME),
         default=InitialPosition.LATEST,
         doc="Where to begin in a stream that has not been read before; also a time such as -1h or "
         "2026-11-26T10:00:00Z. With an end, the default is TRIM_HORIZON.",
@@ -236,7 +224,7 @@ class EndingPositionConfig(Section, section="Source", namespace=Namespace.OURS):
 
     position: Option[EndingPosition] = Option(
         key="stream.endpos",
-        parser=Place(members=EndingPosition),
+        parser=Choice(members=EndingPosition, also=_OR_TIME),
         default=EndingPosition.LATEST,
         doc="Where reading ends, if it does: spark.read always, a reader in Python if this is "
         "given. LATEST is the instant at which it begins; also a time such as -1h or "

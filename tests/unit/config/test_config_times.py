@@ -53,6 +53,20 @@ def test_start_and_end_take_the_same_notations_in_keywords_and_properties(
         assert EndingPositionConfig.from_properties(properties).positions.default == expected
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingPosition": "-1h", "endingPosition": "-1h"},
+        {"startingTimestamp": "-1h", "endingTimestamp": "-1h"},
+        {"kinesis.stream.initpos": "-1h", "stream.endpos": "-1h"},
+    ],
+)
+def test_so_do_the_options_of_spark(options: dict[str, str]) -> None:
+    properties = Properties.from_spark_options({"streamName": "orders", **options})
+    assert InitialPositionConfig.from_properties(properties).start == AN_HOUR_AGO
+    assert EndingPositionConfig.from_properties(properties).positions.default == AN_HOUR_AGO
+
+
 def test_a_start_is_trim_horizon_too() -> None:
     properties = Properties.of(None, {"stream": "orders", "start": "trim_horizon"})
     start = InitialPositionConfig.from_properties(properties).start
