@@ -67,10 +67,9 @@ options as keyword arguments. The keyword is the key without `kinesis.` or `aws.
 Options that only Spark reads have no keyword. Short ones are
 {_SHORT}.
 
-`start` takes `"LATEST"`, `"TRIM_HORIZON"`, a `datetime`, or a text such as
-`"AT_TIMESTAMP 2026-01-01T12:00:00Z"`. A duration may be a `timedelta`, a list of names a list, and
-a class of your own the class itself. `None` is the default. Keywords take precedence over a
-properties dict.
+`start` and `end` take [a time](simple-api.md#from-one-time-to-another), such as `"-1h"` or a
+`datetime`. A duration may be a `timedelta`, a list of names a list, and a class of your own the
+class itself. `None` is the default. Keywords take precedence over a properties dict.
 
 `Options(stream="orders", ...)` is a typed dict of the keywords, for `records(**options)`.
 `Properties.of(None, options).to_dict()` turns it into a properties dict.
@@ -371,7 +370,7 @@ Time: TypeAlias = float | str | timedelta
 class Options(TypedDict, total=False):
     """What to read or write, and how, as keyword arguments.
 
-    ``stream``, ``region``, ``endpoint``, ``start``, ``application``, ``publisher`` and
+    ``stream``, ``region``, ``endpoint``, ``start``, ``end``, ``application``, ``publisher`` and
     ``consumer_name`` are what most programs need. docs/configuration.md describes each option by
     its key in a properties dict: the keyword with ``kinesis.`` and ``.`` for ``_``. ``None`` is the
     default.
@@ -388,8 +387,8 @@ def render_options() -> str:
 
 
 def _type_of(name: str, option: Option[Any]) -> str:
-    if name == "start":
-        return "str | datetime | None"
+    if name in ("start", "end"):
+        return "str | float | datetime | timedelta | None"
     if option.choices:
         choices = ", ".join(map(json.dumps, option.choices))
         return "Provider | None" if choices == _PROVIDERS else f"Literal[{choices}] | None"

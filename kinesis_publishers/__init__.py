@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.processing import ScanResult as ScanResult
     from kinesis_publishers.processing import StopOnError as StopOnError
     from kinesis_publishers.processing import read as read
+    from kinesis_publishers.processing import read_table as read_table
     from kinesis_publishers.processing import records as records
     from kinesis_publishers.processing import scan as scan
     from kinesis_publishers.processing import with_error_policy as with_error_policy
@@ -98,7 +99,7 @@ _NAMES: Final = {
     ),
     "processing": (
         "AsyncCheckpointing Checkpointing DeadLetter ErrorPolicy RecordIterator RecordStream "
-        "RetryOnError ScanResult StopOnError read records scan with_error_policy"
+        "RetryOnError ScanResult StopOnError read read_table records scan with_error_policy"
     ),
     "producing": "BlockingProducer KinesisProducer PutResult",
     "progress.checkpointer": "Checkpointer",

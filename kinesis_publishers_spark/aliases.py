@@ -41,7 +41,6 @@ from kinesis_publishers.config import (
     at_timestamp,
     find_bare_option,
     find_option,
-    parts_of_position,
     source_of,
     stream_arn_of,
     stream_name_of,
@@ -241,7 +240,7 @@ def _assign(assignments: Assignments, key: str, value: Scalar) -> None:
     option = find_option(key) or find_bare_option(key)
     if alias is not None:
         for target, part in _meaning_of(alias, value):
-            assignments.add(target, key, part)
+            assignments.add_parts(target, key, part)
     elif option in LeaseConfig.options() or (
         option is AssignmentConfig.written_assigner and str(value).strip().upper() == LEASES
     ):
@@ -249,7 +248,7 @@ def _assign(assignments: Assignments, key: str, value: Scalar) -> None:
     elif option in CHECKPOINT_OPTIONS:
         assignments.add_moved(key, _NO_SIDE_STORE)
     elif option is not None:
-        assignments.add(option, key, value)
+        assignments.add_parts(option, key, value)
     elif (advice := _ADVICE_ON.get(foreign)) is not None:
         assignments.add_moved(key, advice)
     else:
@@ -296,8 +295,6 @@ def _meaning_of(alias: Option[Any], value: Scalar) -> _Assigned:
     if alias is RegistrationConfig.consumer_arn.member:
         return _consumer_arn(value)
     for section in (InitialPositionConfig, EndingPositionConfig):
-        if alias is section.position:
-            return parts_of_position(section, value)
         if alias is section.timestamp.text:
             return at_timestamp(section, _epoch_seconds(value))
     return [(alias, _WORDS.get(alias.key, {}).get(str(value).strip().lower(), value))]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kinesis_publishers.config import StreamsConfig
-from kinesis_publishers.errors import ConfigError
+from kinesis_publishers.config import EndingPositionConfig, StreamsConfig
+from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
 from kinesis_publishers_spark.boundary import at_boundary
 from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.micro_batches import MicroBatches, Query, Session, SessionFactory
@@ -238,11 +238,15 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def refuse_ending_position(properties: Properties) -> None:
-    """Refuse an ending position for a streaming query, as :meth:`Properties.without_end` does."""
-    properties.without_end(
-        "a streaming query has no end. Remove it, or use trigger(availableNow=True) to read all "
-        "records and stop"
-    )
+    """Refuse every option for the end of reading; raises ``ConfigErrors``."""
+    if keys := properties.given_keys(EndingPositionConfig.options()):
+        advice = (
+            "a streaming query has no end. Remove it, or use trigger(availableNow=True) to read "
+            "all records and stop"
+        )
+        raise ConfigErrors(
+            [InvalidOptionError(f"{key} is for spark.read: {advice}") for key in keys]
+        )
 
 
 def _batch_limit(configured: BatchLimit, asked: ReadLimit | None) -> BatchLimit | None:

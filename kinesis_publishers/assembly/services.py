@@ -51,6 +51,7 @@ from kinesis_publishers.engine.consumer_context import ConsumerContext, CreatePu
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.delivery import DeliverySink
 from kinesis_publishers.engine.discovery import ShardDiscovery
+from kinesis_publishers.engine.ending import ReadingEnd
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.errors import InvalidOptionError
@@ -98,7 +99,10 @@ class Services:
     assigner: ShardAssigner = field(factory=AllShards)
 
     def consumer_context(
-        self, sink: DeliverySink, create_publisher: CreatePublisher
+        self,
+        sink: DeliverySink,
+        create_publisher: CreatePublisher,
+        end: ReadingEnd | None = None,
     ) -> ConsumerContext:
         """Return what the consumers of one reader share."""
         return ConsumerContext(
@@ -109,6 +113,7 @@ class Services:
             data_loss=self.data_loss,
             clock=self.clock,
             events=self.events,
+            end=end,
         )
 
 

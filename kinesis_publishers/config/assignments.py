@@ -30,8 +30,8 @@ from kinesis_publishers.config.parsers import Duration, Scalar
 from kinesis_publishers.config.sections.aws import CredentialsConfig, nested_option
 from kinesis_publishers.config.sections.checkpoints import CheckpointConfig
 from kinesis_publishers.config.sections.positions import (
+    SECTIONS_BY_POSITION,
     EndingPositionConfig,
-    InitialPosition,
     InitialPositionConfig,
     parts_of_position,
 )
@@ -84,6 +84,13 @@ class Assignments:
         """Add one value."""
         self.found.append(Assignment(option=option, written_key=written_key, value=value))
 
+    def add_parts(self, option: Option[Any], written_key: str, value: Scalar) -> None:
+        """Add one value, or the several options that it stands for as a position."""
+        section = SECTIONS_BY_POSITION.get(option.key)
+        parts = parts_of_position(section, value) if section else [(option, value)]
+        for target, part in parts:
+            self.add(target, written_key, part)
+
     def add_moved(self, key: str, advice: str) -> None:
         """Report that ``key`` is an option of another connector, with the alternative."""
         self.problems.append(UnknownOptionError(f"{key}: not an option of this source; {advice}"))
@@ -114,7 +121,7 @@ def assign_properties(pairs: Iterable[tuple[Any, Scalar]]) -> Assignments:
     for key, value in pairs:
         option = find_option(key) if isinstance(key, str) else None
         if option is not None:
-            assignments.add(option, key, value)
+            assignments.add_parts(option, key, value)
         else:
             assignments.add_unknown(key)
     return assignments
@@ -123,6 +130,7 @@ def assign_properties(pairs: Iterable[tuple[Any, Scalar]]) -> Assignments:
 SHORT_NAMES: Final[Mapping[str, Option[Any]]] = {
     "stream": StreamsConfig.names,
     "start": InitialPositionConfig.position,
+    "end": EndingPositionConfig.position,
     "application": CheckpointConfig.application,
     "publisher": SourceConfig.record_publisher,
     "consumer_name": RegistrationConfig.consumer_name,
@@ -136,11 +144,9 @@ def keyword_of(option: Option[Any]) -> str:
     return re.sub("[.-]", "_", words).lower()
 
 
-# A Python program ends where it likes.
-_ENDS: Final = EndingPositionConfig.options()
 KEYWORDS: Final[Mapping[str, Option[Any]]] = {
     **SHORT_NAMES,
-    **{keyword_of(one): one for one in OWN_OPTIONS if one not in _ENDS},
+    **{keyword_of(one): one for one in OWN_OPTIONS},
 }
 """What each keyword means; the options of Spark alone have none."""
 
@@ -150,7 +156,7 @@ def assign_keywords(keywords: Mapping[str, object]) -> Assignments:
     assignments = Assignments()
     for name, value in keywords.items():
         option = KEYWORDS.get(name)
-        if option is None and name in {"end", *map(keyword_of, (*_ENDS, *extension_options()))}:
+        if option is None and name in map(keyword_of, extension_options()):
             assignments.problems.append(
                 UnknownOptionError(f"{name}: only Spark has this option; leave it out here")
             )
@@ -158,8 +164,7 @@ def assign_keywords(keywords: Mapping[str, object]) -> Assignments:
             assignments.add_unknown(name, instead=KEYWORDS)
         elif value is not None:
             try:
-                for target, part in _parts_of(name, option, value):
-                    assignments.add(target, name, part)
+                assignments.add_parts(option, name, _scalar_of(name, option, value))
             except InvalidOptionError as error:
                 assignments.problems.append(error)
     return assignments
@@ -169,27 +174,11 @@ def replaced_by(keywords: Mapping[str, object]) -> frozenset[str]:
     """Return the keys of the options whose former values ``keywords`` replace."""
     given = {name for name, value in keywords.items() if value is not None}
     options = [KEYWORDS[name] for name in given & KEYWORDS.keys()]
-    if "start" in given:
+    for option in tuple(options):
         # Several options together make one position.
-        options += InitialPositionConfig.options()
+        if section := SECTIONS_BY_POSITION.get(option.key):
+            options += section.options()
     return frozenset(option.key for option in options)
-
-
-def _parts_of(
-    name: str, option: Option[Any], value: object
-) -> Iterable[tuple[Option[Any], Scalar]]:
-    scalar = _scalar_of(name, option, value)
-    if name != "start":
-        return [(option, scalar)]
-    parts = parts_of_position(InitialPositionConfig, scalar)
-    names = {one.value for one in InitialPosition}
-    if parts == [(option, scalar)] and str(scalar).strip().upper() not in names:
-        raise InvalidOptionError(
-            f"start: got {scalar!r}, expected LATEST, TRIM_HORIZON, or a time: an aware datetime "
-            "such as datetime.now(UTC) - timedelta(hours=1), or a string such as "
-            "'2026-11-26T10:00:00Z'"
-        )
-    return parts
 
 
 def _scalar_of(name: str, option: Option[Any], value: object) -> Scalar:
@@ -202,6 +191,8 @@ def _scalar_of(name: str, option: Option[Any], value: object) -> Scalar:
         value = os.fspath(value)
     elif isinstance(value, timedelta) and isinstance(option.parser, Duration):
         value /= timedelta(milliseconds=1) if option.unit == "ms" else timedelta(seconds=1)
+    elif isinstance(value, timedelta) and option.key in SECTIONS_BY_POSITION:
+        value = f"{-value.total_seconds()}s"
     elif isinstance(value, datetime):
         if value.tzinfo is None:
             raise InvalidOptionError(

@@ -16,14 +16,15 @@ Time: TypeAlias = float | str | timedelta
 class Options(TypedDict, total=False):
     """What to read or write, and how, as keyword arguments.
 
-    ``stream``, ``region``, ``endpoint``, ``start``, ``application``, ``publisher`` and
+    ``stream``, ``region``, ``endpoint``, ``start``, ``end``, ``application``, ``publisher`` and
     ``consumer_name`` are what most programs need. docs/configuration.md describes each option by
     its key in a properties dict: the keyword with ``kinesis.`` and ``.`` for ``_``. ``None`` is the
     default.
     """
 
     stream: str | None
-    start: str | datetime | None
+    start: str | float | datetime | timedelta | None
+    end: str | float | datetime | timedelta | None
     application: str | None
     publisher: str | type[object] | None
     consumer_name: str | None
@@ -115,6 +116,7 @@ class Options(TypedDict, total=False):
     watermark_lookahead_millis: Time | None
     watermark_sync_queue_capacity: int | None
     metrics_sinks: str | Sequence[str] | None
+    progress: bool | None
     metrics_level: Literal["shard", "stream"] | None
     metrics_summary_intervalmillis: Time | None
     metrics_traces: bool | None
@@ -123,6 +125,10 @@ class Options(TypedDict, total=False):
     metrics_cloudwatch_namespace: str | None
     metrics_cloudwatch_intervalmillis: Time | None
     metrics_cloudwatch_endpoint: str | None
+    stream_endpos: Literal["LATEST", "AT_TIMESTAMP"] | None
+    stream_endpos_timestamp: str | None
+    stream_endpos_timestamp_format: str | None
+    stream_endpos_shards: str | None
     checkpoint_application: str | None
     checkpoint_store: str | type[object] | None
     checkpoint_intervalmillis: Time | None

@@ -245,9 +245,14 @@ class PluginName:
 
 @frozen(kw_only=True)
 class Choice(Generic[_E]):
-    """One member of an enum, by its value, without regard to case."""
+    """One member of an enum, by its value, without regard to case.
+
+    Attributes:
+        also: what is accepted elsewhere, and replaced by a member.
+    """
 
     members: type[_E]
+    also: str = ""
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -256,7 +261,7 @@ class Choice(Generic[_E]):
 
     @property
     def accepts(self) -> str:
-        return f"one of {', '.join(self.choices)}"
+        return f"one of {', '.join(self.choices)}{self.also}"
 
     def __call__(self, value: Scalar) -> _E:
         # Also a number, as the 2 of HTTP/2.

@@ -20,7 +20,6 @@ from kinesis_publishers.config.catalogue import CUSTOM_PREFIX, OWN_OPTIONS
 from kinesis_publishers.config.option import Entry, Lookup, Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.rules import find_problems
-from kinesis_publishers.config.sections.positions import EndingPositionConfig
 from kinesis_publishers.config.sections.source import StreamsConfig
 from kinesis_publishers.errors import (
     ConfigError,
@@ -155,14 +154,6 @@ class Properties(Lookup):
         if problems:
             raise ConfigErrors(problems)
         return Properties(entries)
-
-    def without_end(self, advice: str = "this reader has no end. Remove it") -> Properties:
-        """Return these properties; ``ConfigErrors`` refuses every option for the end of reading."""
-        if keys := self.given_keys(EndingPositionConfig.options()):
-            raise ConfigErrors(
-                [InvalidOptionError(f"{key} is for spark.read: {advice}") for key in keys]
-            )
-        return self
 
     def with_values(self, values: Mapping[Option[Any], Scalar | None]) -> Properties:
         """Return the same properties with other values of some options; ``None`` leaves one out.

@@ -16,7 +16,7 @@ from typing import Final
 
 from attrs import frozen
 
-from kinesis_publishers.config.parsers import Scalar, parse_quantity
+from kinesis_publishers.config.parsers import DURATION_UNITS, Scalar, parse_quantity
 from kinesis_publishers.errors import InvalidOptionError
 
 DEFAULT_FORMAT: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"
@@ -91,6 +91,14 @@ def check_pattern(value: Scalar) -> str:
     return str(value)
 
 
+def parse_time(text: str, *, pattern: str = DEFAULT_FORMAT) -> datetime | timedelta:
+    """Return what :func:`parse_timestamp` does, and for ``-1h`` or ``-90s`` how long ago it is."""
+    if ago := re.fullmatch(r"-\s*([0-9.].*[A-Za-z])", text.strip()):
+        with suppress(ValueError, OverflowError):
+            return timedelta(seconds=parse_quantity(ago[1], DURATION_UNITS, default_unit="s"))
+    return parse_timestamp(text, pattern=pattern)
+
+
 def parse_timestamp(text: str, *, pattern: str = DEFAULT_FORMAT) -> datetime:
     """Return the instant that ``text`` means, as an aware UTC ``datetime``.
 
@@ -116,8 +124,8 @@ def parse_timestamp(text: str, *, pattern: str = DEFAULT_FORMAT) -> datetime:
         hint = f" (that looks like milliseconds: give {int(text) / 1000:.3f})"
     raise InvalidOptionError(
         f"{text!r} is not a timestamp{hint}: expected the format {pattern}, as "
-        f"{compiled.example!r}, epoch seconds, as '{_EXAMPLE.timestamp():.3f}', or ISO-8601, as "
-        f"'{_EXAMPLE.isoformat(timespec='milliseconds')}'"
+        f"{compiled.example!r}, epoch seconds, as '{_EXAMPLE.timestamp():.3f}', ISO-8601, as "
+        f"'{_EXAMPLE.isoformat(timespec='milliseconds')}', or how long ago, as '-1h'"
     )
 
 

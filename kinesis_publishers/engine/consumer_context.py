@@ -15,6 +15,7 @@ from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink
+from kinesis_publishers.engine.ending import ReadingEnd
 from kinesis_publishers.engine.pool import PendingPool, Reservation
 from kinesis_publishers.errors import ProcessingCancelledError
 from kinesis_publishers.events import (
@@ -36,7 +37,11 @@ CreatePublisher: TypeAlias = "Callable[[StartingPosition, Shard], Awaitable[Reco
 
 @frozen(kw_only=True)
 class ConsumerContext:
-    """What the consumers of one fetcher share."""
+    """What the consumers of one fetcher share.
+
+    Attributes:
+        end: where reading of whole shards ends, if it does.
+    """
 
     create_publisher: CreatePublisher
     pool: PendingPool
@@ -45,6 +50,7 @@ class ConsumerContext:
     data_loss: DataLossGuard
     clock: Clock
     events: EventSink
+    end: ReadingEnd | None = None
     # A warning was logged about the order of their records.
     _disordered: set[ShardKey] = field(factory=set, init=False)
 

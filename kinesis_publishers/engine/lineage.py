@@ -54,7 +54,8 @@ def pinned_progress(progress: ShardProgress, now: datetime) -> ShardProgress:
     """Return ``progress`` with LATEST as one instant: the same for all streams and shards."""
     if progress.position.type is not PositionType.LATEST:
         return progress
-    return ShardProgress(position=progress.position.pinned(now), as_of=now)
+    position = progress.position.pinned(now)
+    return ShardProgress(position=position, as_of=None if progress.position.ago else now)
 
 
 def resumed_progress(stored: ShardProgress) -> ShardProgress:

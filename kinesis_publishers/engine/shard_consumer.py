@@ -36,11 +36,14 @@ _ENOUGH_BYTES = 1024 * 1024
 
 
 class ShardConsumer(RecordBatchConsumer):
-    """Reads one shard from a position to its end.
+    """Reads one shard from a position to its end, or that of the context.
 
     During a delivery, a publisher that supports it reads ahead. The records wait in the pool and
     become the next delivery; at ``enough_records`` of them reading ahead pauses. The progress is
     that of finished deliveries.
+
+    Attributes:
+        is_at_end: whether everything before the end of the context has been delivered.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class ShardConsumer(RecordBatchConsumer):
         self._has_delivered = asyncio.Event()
         # Whether records wait for further ones, as the sink wants, and need to wait no longer.
         self._gathers, self._is_gathered = context.sink.gathering is not None, asyncio.Event()
-        self._has_ended = False
+        self._has_ended = self._is_past_end = self.is_at_end = False
         # Is set when what was handed on last is done: the status follows the order of reading.
         self._handed_on: asyncio.Event | None = None
 
@@ -88,7 +91,7 @@ class ShardConsumer(RecordBatchConsumer):
         No delivery is interrupted. Unless the status says that one is in progress, cancel the task:
         the next answer may be empty. Records that were read ahead are dropped.
         """
-        self._loop.is_done = True
+        self._loop.is_done, self._is_past_end = True, False
         self._gathers = False
         self._is_gathered.set()
         if self._is_reading_ahead:
@@ -128,6 +131,7 @@ class ShardConsumer(RecordBatchConsumer):
             await self._finish_delivering()
             raise
         await self._finish_delivering()
+        self.is_at_end = self._is_past_end
         if self._has_ended:
             self._status = evolve(self._status, progress=self.progress.ended())
             self.context.events(ShardEnded(shard=self.shard.key))
@@ -191,14 +195,22 @@ class ShardConsumer(RecordBatchConsumer):
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         batch = self.context.in_order(batch)
         fresh = self._loop.fresh(batch)
+        is_empty, end = not len(batch), self.context.end
+        if end is not None and (kept := end.before(fresh)) is not fresh:
+            fresh = batch = kept
+            self._is_past_end = True
         try:
-            await self._pass_on(*await self._take(fresh, batch))
+            delivery, status = await self._take(fresh, batch)
+            await self._pass_on(delivery, status)
         except BaseException as error:
             self._loop.delivery_error = error
             if isinstance(error, AggregationError) and error.valid_records:
                 # With the rest unread, the answer says nothing about the tip.
-                await self(evolve(fresh.slice(0, error.valid_records), millis_behind_latest=None))
+                await self(fresh.cut(error.valid_records))
             raise
+        # An answer with records may be cut off at an instant that others share, with a lag of 0.
+        self._is_past_end |= is_empty and end is not None and end.is_reached(status)
+        self._loop.is_done |= self._is_past_end
         # A fan-out subscription lasts for minutes: do not wait for its end.
         await self._loop.end_run_if_done()
         return self._loop.reached.processed

@@ -48,9 +48,14 @@ async def open_event_sink(
 
 
 def event_reporter_classes(properties: Properties) -> list[type[EventReporter]]:
-    """Return the sinks that ``metrics.sinks`` names; raises ``PluginLoadError``."""
+    """Return the sinks that the properties select; raises ``PluginLoadError``."""
     option = MetricsConfig.sinks
-    return [load_plugin(option, name, EventReporter) for name in properties.get(option)]  # type: ignore[type-abstract]
+    found = [load_plugin(option, name, EventReporter) for name in properties.get(option)]  # type: ignore[type-abstract]
+    if properties.get(MetricsConfig.progress):
+        from kinesis_publishers.metrics.progress_bar import ProgressBar
+
+        found.append(ProgressBar)
+    return found
 
 
 def _check_callable(events: object) -> None:

@@ -17,6 +17,7 @@ from kinesis_publishers.model.positions import ShardRange as ShardRange
 from kinesis_publishers.model.positions import StartingPosition as StartingPosition
 from kinesis_publishers.model.positions import StreamProgress as StreamProgress
 from kinesis_publishers.model.positions import continue_from as continue_from
+from kinesis_publishers.model.positions import is_after as is_after
 from kinesis_publishers.model.positions import is_refresh_due as is_refresh_due
 from kinesis_publishers.model.positions import resume_after as resume_after
 from kinesis_publishers.model.records import Record as Record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import total_ordering
 from typing import Any, NamedTuple
@@ -65,6 +65,8 @@ class PositionType(Enum):
     AFTER_SEQUENCE_NUMBER = "AFTER_SEQUENCE_NUMBER"
 
 
+_NOW = timedelta()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WITH_SEQUENCE_NUMBER = (PositionType.AT_SEQUENCE_NUMBER, PositionType.AFTER_SEQUENCE_NUMBER)
 
 
@@ -73,11 +75,15 @@ class StartingPosition:
     """Where reading of a shard begins (``StartingPosition`` of SubscribeToShard).
 
     Build one with the class methods. LATEST exists only to be pinned: see :meth:`pinned`.
+
+    Attributes:
+        ago: for LATEST alone: how long before the instant of pinning.
     """
 
     type: PositionType
     sequence_number: SequenceNumber | None = None
     timestamp: datetime | None = None
+    ago: timedelta = _NOW
 
     def __attrs_post_init__(self) -> None:
         if (self.sequence_number is not None) != (self.type in _WITH_SEQUENCE_NUMBER):
@@ -86,6 +92,8 @@ class StartingPosition:
             raise ValueError(f"{self.type.value} and {self.timestamp!r} do not go together")
         if self.timestamp is not None and self.timestamp.tzinfo is None:
             raise ValueError("the timestamp of a position must have a time zone")
+        if self.ago < _NOW or (self.ago and self.type is not PositionType.LATEST):
+            raise ValueError(f"{self.type.value} and {self.ago!r} ago do not go together")
 
     @classmethod
     def trim_horizon(cls) -> StartingPosition:
@@ -93,9 +101,9 @@ class StartingPosition:
         return cls(PositionType.TRIM_HORIZON)
 
     @classmethod
-    def latest(cls) -> StartingPosition:
-        """Just after the newest record at the time of the request: pin it before use."""
-        return cls(PositionType.LATEST)
+    def latest(cls, ago: timedelta = _NOW) -> StartingPosition:
+        """Just after the newest record at the time of the request, or ``ago``: pin it first."""
+        return cls(PositionType.LATEST, ago=ago)
 
     @classmethod
     def at_timestamp(cls, timestamp: datetime) -> StartingPosition:
@@ -113,13 +121,13 @@ class StartingPosition:
         return cls(PositionType.AFTER_SEQUENCE_NUMBER, sequence_number)
 
     def pinned(self, now: datetime) -> StartingPosition:
-        """Return the same place, with LATEST replaced by the instant ``now``.
+        """Return the same place, with LATEST replaced by the instant ``now``, less :attr:`ago`.
 
         Do so once, before anything is read. LATEST means another place with each request, and a
         restart would skip what arrived in between.
         """
         if self.type is PositionType.LATEST:
-            return StartingPosition.at_timestamp(now)
+            return StartingPosition.at_timestamp(now - min(self.ago, now - _EPOCH))
         return self
 
     def require_pinned(self) -> StartingPosition:
@@ -133,7 +141,7 @@ class StartingPosition:
             return f"{self.type.value} {self.sequence_number}"
         if self.timestamp is not None:
             return f"{self.type.value} {self.timestamp.isoformat()}"
-        return self.type.value
+        return f"{self.ago} ago" if self.ago else self.type.value
 
 
 class Scope(NamedTuple):
@@ -188,6 +196,15 @@ class Positions:
     def __iter__(self) -> Iterator[StartingPosition]:
         yield self.default
         yield from filter(None, self.own.values())
+
+
+def is_after(start: StartingPosition, until: StartingPosition) -> bool:
+    """Return whether one is certainly later; a number and an instant cannot be compared."""
+    if start.timestamp is not None and until.timestamp is not None:
+        return start.timestamp > until.timestamp
+    if start.sequence_number is not None and until.sequence_number is not None:
+        return start.sequence_number > until.sequence_number
+    return False
 
 
 def resume_after(processed: SequenceNumber) -> StartingPosition:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from attrs import Factory, evolve, field, frozen
 
+from kinesis_publishers.model.html import html_table
 from kinesis_publishers.model.packed import PackedColumn
 from kinesis_publishers.model.positions import SequenceNumber
 from kinesis_publishers.model.shards import ChildShard, Shard
@@ -107,6 +108,23 @@ class Record(NamedTuple):
     def approximate_arrival_timestamp(self) -> datetime:
         """When Kinesis took the record, aware UTC, to the microsecond."""
         return _instant(self.arrival_epoch_seconds)
+
+    def _repr_html_(self) -> str:
+        return html_table(f"Record {self.id}", [_row(self)])
+
+
+_SHOWN_RECORDS = 5
+
+
+def _row(record: Record) -> dict[str, object]:
+    """Return the columns of a record in a notebook, with its value if it has one."""
+    columns: dict[str, object] = {
+        "partition key": record.partition_key,
+        "sequence number": record.sequence_number,
+        "arrived": record.approximate_arrival_timestamp.isoformat(timespec="milliseconds"),
+        "data": record.data,
+    }
+    return columns | {"value": record.value} if "value" in record._fields else columns
 
 
 # ``Record._make`` without its check of the length, which the zipped columns determine, in Python.
@@ -251,6 +269,10 @@ class RecordBatch:
             return self.slice(places.start, places.stop)
         return self._select(lambda column: [column[place] for place in places])
 
+    def cut(self, count: int) -> RecordBatch:
+        """Return the first ``count`` records, which say nothing about the tip."""
+        return evolve(self.slice(0, count), millis_behind_latest=None)
+
     def joined(self, following: RecordBatch) -> RecordBatch:
         """Return both as one batch, which is as complete as ``following``."""
         pairs = {name: (getattr(self, name), getattr(following, name)) for name in _COLUMNS}
@@ -295,6 +317,12 @@ class RecordBatch:
     def count_up_to(self, sequence_number: SequenceNumber) -> int:
         """Return how many records are at or before ``sequence_number``."""
         return bisect_right(range(len(self)), sequence_number, key=self._number_at)
+
+    def _repr_html_(self) -> str:
+        shown = self.slice(0, _SHOWN_RECORDS)
+        first = "" if shown is self else f", the first {_SHOWN_RECORDS} of which are"
+        caption = f"{self.shard}: {len(self):,} records of {self.payload_bytes:,} bytes{first}"
+        return html_table(caption, list(map(_row, shown)))
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return the batch as Arrow columns.

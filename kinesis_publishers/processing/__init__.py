@@ -13,3 +13,4 @@ from kinesis_publishers.processing.iterating import records as records
 from kinesis_publishers.processing.reading import RecordStream as RecordStream
 from kinesis_publishers.processing.reading import read as read
 from kinesis_publishers.processing.scanning import scan as scan
+from kinesis_publishers.processing.tables import read_table as read_table

@@ -16,6 +16,7 @@ from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.processing.deliveries import Deliveries, Item
 from kinesis_publishers.processing.handed_out import Cutting, HandedOut
+from kinesis_publishers.readers.bounds import bounds_of
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
 
@@ -71,7 +72,7 @@ class DeliveryFeed:
         """Return a feed whose fetcher records nothing itself; ``hooks`` may ask for watermarks."""
         if idle := properties.given_keys(extension_options()):
             _LOGGER.warning("Only Spark reads %s: no effect here", ", ".join(idle))
-        clock, properties = clock or SystemClock(), properties.without_end()
+        clock, (properties, _) = clock or SystemClock(), bounds_of(properties, clock)
 
         def open_fetcher(sink: Deliveries) -> AbstractAsyncContextManager[KinesisDataFetcher]:
             return KinesisDataFetcher.from_properties(
@@ -197,7 +198,7 @@ class DeliveryFeed:
             raise failure
 
     async def next(self) -> Item | None:
-        """Return the next item; raise if reading has failed.
+        """Return the next item, ``None`` at the end; raise if reading has failed.
 
         After :meth:`stop` it returns what must be finished, and then ``None``.
         """
@@ -206,6 +207,8 @@ class DeliveryFeed:
             self._raise_if_failed()
             if deliveries.waiting:
                 return deliveries.waiting.popleft()
+            if self._has_ended.is_set():
+                break
             self._has_news.clear()
             await self._has_news.wait()
         return None

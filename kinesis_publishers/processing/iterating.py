@@ -114,6 +114,9 @@ class RecordIterator(Iterator["Record"]):
         """
         self._reading.checkpointing().checkpoint(transaction, **request)
 
+    def _repr_html_(self) -> str:
+        return self._reading._repr_html_()
+
     def stop(self) -> None:
         """End the iteration after the current record; any thread may call it."""
         self._reading.stop()
@@ -187,6 +190,9 @@ class _Reading:
         if record is None:
             self.end(None)
         return record
+
+    def _repr_html_(self) -> str:
+        return self._stream._repr_html_()
 
     def _stop_by(self, one: signal.Signals) -> None:
         self._is_interrupted = one is signal.SIGINT

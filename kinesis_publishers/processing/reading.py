@@ -14,6 +14,7 @@ from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.formats import Decoder, Format, decoder_of
 from kinesis_publishers.model import Record, Shard, ShardKey
+from kinesis_publishers.model.html import html_table
 from kinesis_publishers.processing.calls import check_event_times
 from kinesis_publishers.processing.checkpointing import AsyncCheckpointing
 from kinesis_publishers.processing.decoded import decoded
@@ -149,6 +150,10 @@ class RecordStream(AsyncIterator["Record"]):
         self.checkpointing = AsyncCheckpointing(feed.deliveries, self._current)
         # Open while the loop is busy with a record.
         self._body = ExitStack()
+
+    def _repr_html_(self) -> str:
+        state = "ended" if self._is_over else "being read" if self._is_open else "not begun"
+        return html_table(f"Records, {state}: iterate to read them", [])
 
     def stop(self) -> None:
         """End the iteration after the current record."""

@@ -23,6 +23,7 @@ from kinesis_publishers.engine.alignment import admit as admit
 from kinesis_publishers.engine.pool import PendingPool as PendingPool
 from kinesis_publishers.events import ShardLeftBehind as ShardLeftBehind
 from kinesis_publishers.model import PositionType as PositionType
+from kinesis_publishers.model import is_after as is_after
 from kinesis_publishers.model import is_refresh_due as is_refresh_due
 from kinesis_publishers.model.native import find_native as find_native
 from kinesis_publishers.model.sources import source_of as source_of
@@ -32,7 +33,6 @@ from kinesis_publishers.tasks import TaskScope as TaskScope
 if TYPE_CHECKING:
     from kinesis_publishers.readers.bounded_read import BatchBounds as BatchBounds
     from kinesis_publishers.readers.bounded_read import Narrowing as Narrowing
-    from kinesis_publishers.readers.bounded_read import is_after as is_after
     from kinesis_publishers.readers.bounded_read import plan_batch as plan_batch
     from kinesis_publishers.readers.fetcher import KinesisDataFetcher as KinesisDataFetcher
     from kinesis_publishers.readers.guard import ConsumerGuard as ConsumerGuard
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
 
 _NAMES: Final = {
-    "bounded_read": "BatchBounds Narrowing is_after plan_batch",
+    "bounded_read": "BatchBounds Narrowing plan_batch",
     "stream_consumers": "check_streams register_consumers",
     "fetcher": "KinesisDataFetcher",
     "guard": "ConsumerGuard",

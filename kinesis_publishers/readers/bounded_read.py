@@ -19,6 +19,7 @@ from kinesis_publishers.config import (
     StreamsConfig,
 )
 from kinesis_publishers.engine.data_loss import SHARD_NOT_FOUND
+from kinesis_publishers.engine.ending import VISIBLE_AFTER, next_millisecond
 from kinesis_publishers.errors import InvalidOptionError, PositionTrimmedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import (
@@ -31,6 +32,7 @@ from kinesis_publishers.model import (
     ShardProgress,
     ShardRange,
     StartingPosition,
+    is_after,
 )
 from kinesis_publishers.readers.ranges.reader import RangePublishers
 from kinesis_publishers.readers.ranges.seen_records import SeenRecords
@@ -40,9 +42,6 @@ from kinesis_publishers.tasks import TaskScope
 _T = TypeVar("_T")
 
 _LOOKS_AT_ONCE = 32
-# A record can typically be read less than a second after it was put (AWS, Kinesis FAQs). Later no
-# record from before the end appears, so that each action and each attempt reads the same ones.
-_VISIBLE_AFTER = timedelta(seconds=1)
 
 
 async def plan_batch(
@@ -239,9 +238,10 @@ class BatchBounds:
         Without a starting position, reading begins at TRIM_HORIZON. ``loaded_at`` is the instant
         that LATEST means, and the latest possible end.
         """
-        loaded_at = _next_millisecond(loaded_at)
+        loaded_at = next_millisecond(loaded_at)
         initial = InitialPositionConfig.from_properties(properties)
-        start = _later(StartingPosition.trim_horizon(), initial.timestamp)
+        has_start = initial.timestamp is not None
+        start = initial.start if has_start else StartingPosition.trim_horizon()
         starts = evolve(initial.positions, default=start)
         ends = EndingPositionConfig.from_properties(properties).positions
         return cls(
@@ -268,9 +268,12 @@ class BatchBounds:
 
     @property
     def settled_at(self) -> datetime:
-        """When everything that arrived before the end can be read."""
+        """When everything that arrived before the end can be read.
+
+        Later no record from before it appears: each action and each attempt reads the same ones.
+        """
         instants = [one.timestamp for one in self.ends if one.timestamp]
-        return max(instants, default=_EPOCH) + _VISIBLE_AFTER
+        return max(instants, default=_EPOCH) + VISIBLE_AFTER
 
     def listed_since(self, stream_arn: str) -> datetime | None:
         """Return the instant before which closed shards do not matter; ``None`` if all do."""
@@ -298,11 +301,6 @@ class BatchBounds:
         return start is None or (until is not None and (start == until or is_after(start, until)))
 
 
-def _next_millisecond(instant: datetime) -> datetime:
-    # Instants travel in milliseconds: records that arrived in this one are among the rows.
-    return instant + timedelta(microseconds=-instant.microsecond % 1000)
-
-
 def _shifted(instant: datetime | None, by: timedelta) -> datetime | None:
     if instant is None:
         return None
@@ -323,12 +321,3 @@ def _earlier(position: StartingPosition, instant: datetime | None) -> StartingPo
     if instant is None or position.timestamp is None:
         return position
     return position if position.timestamp <= instant else StartingPosition.at_timestamp(instant)
-
-
-def is_after(start: StartingPosition, until: StartingPosition) -> bool:
-    """Return whether one is certainly later; a number and an instant cannot be compared."""
-    if start.timestamp is not None and until.timestamp is not None:
-        return start.timestamp > until.timestamp
-    if start.sequence_number is not None and until.sequence_number is not None:
-        return start.sequence_number > until.sequence_number
-    return False

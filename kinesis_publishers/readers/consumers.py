@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import TypeAlias, TypeVar
 
 from attrs import define, evolve, field
 
 from kinesis_publishers.abc import ShardAssigner, SharedReading
+from kinesis_publishers.assembly import Services
 from kinesis_publishers.engine.consumer_context import ConsumerContext
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ForwardingSink, ShardStatus
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.engine.slow_calls import LOOK_SECONDS, SlowCalls, name_of
 from kinesis_publishers.errors import KinesisPublishersError, ProcessingCancelledError
-from kinesis_publishers.events import LagMeasured
+from kinesis_publishers.events import FetcherStarted, FetcherStopped, LagMeasured
 from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.model import RecordBatch, Shard, ShardKey, ShardProgress
 from kinesis_publishers.progress.checkpointer import Checkpointer
@@ -106,6 +107,21 @@ async def call_hook(
     except Exception as error:
         error.add_note(f"It was raised by {name} for {subject}.")
         raise
+
+
+@contextmanager
+def reported_run(services: Services) -> Iterator[None]:
+    """Report the beginning and the end of a fetcher's run, and what it has failed by."""
+    services.events(FetcherStarted(streams=services.streams))
+    began_at, error = services.clock.monotonic(), None
+    try:
+        yield
+    except Exception as failure:
+        error = f"{type(failure).__name__}: {failure}"
+        raise
+    finally:
+        seconds = services.clock.monotonic() - began_at
+        services.events(FetcherStopped(streams=services.streams, seconds=seconds, error=error))
 
 
 @define(eq=False)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Self, Unpack
 
@@ -13,20 +13,29 @@ from kinesis_publishers.assembly import Services, open_checkpointer, open_servic
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig, Options, Properties, Scalar
 from kinesis_publishers.engine.delivery import DeliverySink, ShardStatus
+from kinesis_publishers.engine.ending import ReadingEnd
 from kinesis_publishers.engine.lineage import ancestors, blocked_shards
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.errors import ConfigError, StreamRecreatedError
 from kinesis_publishers.event_loop import OwnProcess
-from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
+from kinesis_publishers.events import EventSink
 from kinesis_publishers.leases.leases import Leases
-from kinesis_publishers.model import ChildShard, ShardKey, ShardProgress, StreamProgress
+from kinesis_publishers.model import (
+    ChildShard,
+    ShardKey,
+    ShardProgress,
+    StartingPosition,
+    StreamProgress,
+)
 from kinesis_publishers.progress.checkpointer import Checkpointer
+from kinesis_publishers.readers.bounds import bounds_of
 from kinesis_publishers.readers.consumers import (
     AssignedSink,
     CallbackSink,
     OnBatch,
     RunningConsumers,
     call_hook,
+    reported_run,
 )
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
@@ -55,6 +64,7 @@ class KinesisDataFetcher:
         assigner: which shards are read, if that is not decided by the services' own.
         guard: what removes stream consumers when this process is gone; it holds them before any is
             registered.
+        end: where reading ends; ``None`` if it does not.
 
     Attributes:
         checkpointer: what writes progress to the store of checkpoints, ``None`` without one.
@@ -69,8 +79,10 @@ class KinesisDataFetcher:
         checkpointer: Checkpointer | None = None,
         assigner: ShardAssigner | None = None,
         guard: ConsumerGuard | None = None,
+        end: StartingPosition | None = None,
     ) -> None:
         self._services = services
+        self.end = ReadingEnd(end, services.clock, services.discovery)
         self.slow_calls, self.events = services.slow_calls, services.events
         # The owner of a request to it is the key of a shard.
         self.pool = services.pool
@@ -81,7 +93,7 @@ class KinesisDataFetcher:
         self._sink = AssignedSink(sink, self.assigner)
         self.sharing = self._sink.sharing
         self._consumers = RunningConsumers(
-            services.consumer_context(self._sink, services.factory.create),
+            services.consumer_context(self._sink, services.factory.create, self.end),
             self._sink,
             self.assigner,
             checkpointer,
@@ -137,7 +149,7 @@ class KinesisDataFetcher:
             ConfigError: the properties cannot work; every problem is named.
             CheckpointError: the store of checkpoints cannot be used, or what it has.
         """
-        properties = Properties.of(properties, options).without_end()
+        properties, end = bounds_of(Properties.of(properties, options), clock)
         if resume is not None and CheckpointConfig.from_properties(properties).application:
             raise ConfigError(
                 "resume and kinesis.checkpoint.application both say where reading continues: give "
@@ -175,6 +187,7 @@ class KinesisDataFetcher:
                     checkpointer=checkpointer,
                     assigner=leases,
                     guard=guard or own,
+                    end=end,
                 )
             finally:
                 if own is not None:
@@ -262,7 +275,8 @@ class KinesisDataFetcher:
             DataLossError: what ``resume`` says cannot be continued.
         """
         self._process.check("this fetcher")
-        await self._streams.prepare()
+        with self.end.pinned_after():
+            await self._streams.prepare()
         self._is_finished = None
 
     def add_stream(self, stream: str) -> None:
@@ -283,7 +297,7 @@ class KinesisDataFetcher:
         self._wake.set()
 
     async def run(self) -> None:
-        """Read until :meth:`stop` is called or something fails.
+        """Read until the end, if there is one, :meth:`stop` is called, or something fails.
 
         Raises:
             KinesisPublishersError: the first failure; every shard has been stopped then.
@@ -293,7 +307,7 @@ class KinesisDataFetcher:
             return
         # The last checkpoints are written when every shard has stopped: around the scope.
         writing = nullcontext() if self.checkpointer is None else self.checkpointer.running()
-        with ShortTraceback(), self._reported_run():
+        with ShortTraceback(), reported_run(self._services):
             reported = self._consumers.reported(self.slow_calls, lambda: self._shards.latest_at)
             async with writing, reported:
                 while await self._must_begin_again():
@@ -316,29 +330,15 @@ class KinesisDataFetcher:
             return not self._is_stopping
         return False
 
-    @contextmanager
-    def _reported_run(self) -> Iterator[None]:
-        services = self._services
-        services.events(FetcherStarted(streams=services.streams))
-        began_at, error = services.clock.monotonic(), None
-        try:
-            yield
-        except Exception as failure:
-            error = f"{type(failure).__name__}: {failure}"
-            raise
-        finally:
-            seconds = services.clock.monotonic() - began_at
-            services.events(FetcherStopped(streams=services.streams, seconds=seconds, error=error))
-
     async def _coordinate(self, scope: TaskScope) -> None:
         """Start shards as they are found and may be read; :meth:`stop` cancels it."""
         if not self._streams.is_prepared:
             await self.prepare()
         self._assign(scope)
         clock, interval = self._services.clock, self._services.discovery.config.interval_seconds
-        listed_at = clock.monotonic()
-        while not self._is_stopping:
-            left = listed_at + interval - clock.monotonic()
+        listed_at, end = clock.monotonic(), self.end
+        while not (self._is_stopping or (end.until is not None and self.is_finished)):
+            left = min(listed_at + interval - clock.monotonic(), end.seconds_to_listing)
             await wait_for_event(self._wake, timeout_seconds=left, clock=clock)
             self._wake.clear()
             endings = self._endings
@@ -350,10 +350,11 @@ class KinesisDataFetcher:
                     await self._streams.change()
                 self._is_finished = None
             await self._start_found(scope)
-            is_due = clock.monotonic() >= listed_at + interval
+            is_due = clock.monotonic() >= listed_at + interval or end.seconds_to_listing <= 0
             if endings == self._settled_endings and not is_due:
                 continue
             listed_at = clock.monotonic()
+            end.note_listing()
             async with self._consumers.withdrawing(self._wake, self._shards.progress, scope):
                 await self._shards.discover(in_use=self._consumers.keys, given_up=self._finished)
             await self._start_found(scope)
@@ -382,6 +383,8 @@ class KinesisDataFetcher:
             # Its children may be read now; they are listed at once, not with the next round.
             self._endings += 1
             self._children.append((consumer.shard.stream_arn, consumer.status.child_shards))
+        elif consumer.is_at_end:
+            self._finished.add(consumer.shard.key)
         # If it was withdrawn, it may be this worker's again.
         self._wake.set()
 

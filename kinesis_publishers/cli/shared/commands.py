@@ -17,6 +17,7 @@ import click
 from kinesis_publishers.cli.shared import SuggestingGroup
 from kinesis_publishers.cli.shared.console import discard_output, log_everything, shown_lines
 from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
+from kinesis_publishers.config.assignments import SHORT_NAMES
 from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError, MissingOptionError
 
@@ -27,6 +28,7 @@ OPTION_KEYS: Final = {
     "application": CheckpointConfig.application.full_key,
 }
 """The keys that options of the command line stand for, by the names of their parameters."""
+_POSITION_KEYS: Final = {name: SHORT_NAMES[name].full_key for name in ("start", "end")}
 _DEBUG = "kinesis_publishers.cli.debug"
 # Errors of writing, or of a terminal that has gone.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -82,9 +84,10 @@ def _in_words_of(ctx: click.Context, error: KinesisPublishersError) -> str:
     single = isinstance(error, ConfigErrors) and len(error.problems) == 1
     text = str(error.problems[0] if single else error)  # type: ignore[attr-defined]
     own = {option.name: option.opts[-1] for option in ctx.command.params}
-    for name, key in OPTION_KEYS.items():
+    for name, key in (OPTION_KEYS | _POSITION_KEYS).items():
         # A problem of the file keeps the words of the file.
-        if name in own and (ctx.params.get(name) or not ctx.params.get("config")):
+        is_line = name in OPTION_KEYS and not ctx.params.get("config")
+        if name in own and (is_line or ctx.params.get(name)):
             text = re.sub(rf"(?<![\w.]){re.escape(key)}(?![\w.])", own[name], text)
     return text
 

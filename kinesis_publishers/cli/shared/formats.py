@@ -73,7 +73,7 @@ def describe_position(position: StartingPosition) -> str:
     """Return the record or the instant from which reading continues."""
     if position.timestamp is not None:
         return iso_utc(position.timestamp)
-    return str(position.sequence_number or position.type.value)
+    return str(position.sequence_number or position)
 
 
 class DataEncoding(Enum):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from datetime import timedelta
 from urllib.parse import urlsplit
 
 import click
 
-from kinesis_publishers.cli.shared.commands import DURATION, CleanCommand
+from kinesis_publishers.cli.shared.commands import CleanCommand
 from kinesis_publishers.cli.shared.connection import (
     Connection,
     connection_options,
@@ -17,36 +16,35 @@ from kinesis_publishers.cli.shared.connection import (
 )
 from kinesis_publishers.cli.shared.console import output_bytes, output_console, say
 from kinesis_publishers.cli.shared.event_loop import OutputPipe, run_until_signal
-from kinesis_publishers.cli.shared.formats import DataEncoding, iso_utc, json_line, plain_line
+from kinesis_publishers.cli.shared.formats import DataEncoding, json_line, plain_line
 from kinesis_publishers.cli.tail.observing import observer_properties
 from kinesis_publishers.cli.tail.screen import Screen
 from kinesis_publishers.cli.tail.session import RecordLines, RecordView, TailSession
 from kinesis_publishers.cli.tail.table import LiveTable
-from kinesis_publishers.clock import Clock, ServiceClock, SystemClock
+from kinesis_publishers.clock import ServiceClock, SystemClock
 from kinesis_publishers.config import (
     AssignmentConfig,
     AwsConfig,
-    InitialPosition,
+    EndingPositionConfig,
     InitialPositionConfig,
     Properties,
 )
 from kinesis_publishers.model import Record
+from kinesis_publishers.readers.bounds import bounds_of
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 
 @click.command(cls=CleanCommand)
 @click.option(
-    "--from",
-    "position",
-    type=click.Choice([one.value for one in InitialPosition], case_sensitive=False),
-    help="Where to begin; LATEST unless the properties say otherwise.",
+    "--start",
+    metavar="TIME",
+    help="Where to begin: LATEST, TRIM_HORIZON, -10m for ten minutes ago, ISO-8601 or epoch "
+    "seconds. LATEST, or with --end TRIM_HORIZON, unless the properties say otherwise.",
 )
-@click.option("--at", "instant", metavar="TIME", help="Begin at a time: ISO-8601 or epoch s.")
 @click.option(
-    "--since",
-    type=DURATION,
-    metavar="DURATION",
-    help="Begin this long ago, such as 90s, 10m or 2h.",
+    "--end",
+    metavar="TIME",
+    help="End before a time, in the same notation. LATEST: after what is in the stream now.",
 )
 @click.option(
     "--shard",
@@ -56,7 +54,6 @@ from kinesis_publishers.readers.fetcher import KinesisDataFetcher
     help="Read only this shard: its id or number, or STREAM:ID if there are several streams. "
     "Can be repeated.",
 )
-@click.option("--until-tip", is_flag=True, help="End after the records that are in the stream now.")
 @click.option(
     "-n", "--max-records", type=click.IntRange(min=1), metavar="N", help="End after N records."
 )
@@ -78,11 +75,9 @@ from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 @stream_argument
 @connection_options
 def tail(
-    position: str | None,
-    instant: str | None,
-    since: timedelta | None,
+    start: str | None,
+    end: str | None,
     shards: tuple[str, ...],
-    until_tip: bool,
     max_records: int | None,
     as_json: bool,
     encoding: str | None,
@@ -103,7 +98,7 @@ def tail(
     Examples:
       kinesis-publishers tail orders --region eu-west-1
       kinesis-publishers tail --config my.properties --newest 5
-      kinesis-publishers tail orders --since 10m --until-tip --json
+      kinesis-publishers tail orders --start -10m --end LATEST --json
       kinesis-publishers tail orders --json --data json | jq .data
     """
     if sum((as_json, lines, bool(newest))) > 1:
@@ -111,16 +106,14 @@ def tail(
     if encoding is not None and not as_json:
         raise click.UsageError("--data chooses how JSON shows payloads: add --json.")
     clock = ServiceClock(SystemClock())
-    begin = _starting_position(position, instant, since, clock)
-    properties, left_out = observer_properties(connection, begin)
+    properties, left_out = observer_properties(connection, _positions(start, end))
+    properties, _ = bounds_of(properties, clock)
     if shards:
         properties = _with_shards(properties, shards)
     for sentence in left_out:
         say(sentence)
     is_table = not (as_json or lines) and sys.stdout.isatty()
     used = DataEncoding(encoding or "base64") if as_json else None
-
-    until = clock.now() if until_tip else None
 
     async def read() -> None:
         if is_table:
@@ -129,7 +122,7 @@ def tail(
             view: RecordView = LiveTable(output_console(), clock, screen, newest=newest)
         else:
             view = RecordLines(OutputPipe(output_bytes()), lambda record: _line(record, used))
-        session = TailSession(view, max_records=max_records, until=until, clock=clock)
+        session = TailSession(view, max_records=max_records, clock=clock)
         try:
             async with KinesisDataFetcher.from_properties(
                 properties, session, clock=clock
@@ -165,25 +158,11 @@ def _line(record: Record, encoding: DataEncoding | None) -> bytes:
     return json_line(record, encoding) if encoding else f"{plain_line(record)}\n".encode()
 
 
-def _starting_position(
-    position: str | None, instant: str | None, since: timedelta | None, clock: Clock
-) -> dict[str, str]:
-    if since is not None and instant is not None:
-        raise click.UsageError("--at and --since both set the beginning: keep one.")
-    if since is not None:
-        try:
-            instant = iso_utc(clock.now() - since)
-        except OverflowError:
-            raise click.UsageError(
-                f"--since {since.days}d reaches beyond the year 1: streams keep 365 days at most."
-            ) from None
-    if instant is not None:
-        if position not in (None, InitialPosition.AT_TIMESTAMP.value):
-            raise click.UsageError(f"--from {position} contradicts --at or --since: leave it out.")
-        position = InitialPosition.AT_TIMESTAMP.value
-    if position is None:
-        return {}
-    # Positions of single shards would take precedence over the command line.
-    options = InitialPositionConfig
-    given = {options.position.full_key: position, options.shards.full_key: "{}"}
-    return given if instant is None else given | {options.timestamp.text.full_key: instant}
+def _positions(start: str | None, end: str | None) -> dict[str, str | None]:
+    given: dict[str, str | None] = {}
+    for section, text in ((InitialPositionConfig, start), (EndingPositionConfig, end)):
+        if text is not None:
+            # Also positions of single shards, which would take precedence.
+            given |= dict.fromkeys(option.full_key for option in section.options())
+            given[section.position.full_key] = text
+    return given

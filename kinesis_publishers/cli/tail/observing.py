@@ -11,6 +11,7 @@ from kinesis_publishers.assembly import publisher_factory_class
 from kinesis_publishers.cli.shared.connection import Connection, by_full_key
 from kinesis_publishers.config import (
     CheckpointConfig,
+    EndingPositionConfig,
     InitialPosition,
     InitialPositionConfig,
     MetricsConfig,
@@ -44,6 +45,7 @@ _CHECKPOINTS: Final = [
 _ASSIGNER: Final = WatermarkConfig.assigner.full_key
 _POSITION: Final = InitialPositionConfig.position.full_key
 _BEGIN: Final = {_POSITION, InitialPositionConfig.timestamp.text.full_key}
+_END: Final = EndingPositionConfig.position.full_key
 _SHARDS: Final = InitialPositionConfig.shards.full_key
 _PUBLISHER: Final = SourceConfig.record_publisher.full_key
 _NAME: Final = RegistrationConfig.consumer_name.full_key
@@ -54,7 +56,7 @@ _ADVICE: Final = f"-P {_PUBLISHER}=EFO -P {_NAME}=NAME"
 
 
 def observer_properties(
-    connection: Connection, position: Mapping[str, str]
+    connection: Connection, position: Mapping[str, str | None]
 ) -> tuple[Properties, list[str]]:
     """Return the properties of a tail, and a sentence about each one that it leaves out.
 
@@ -71,18 +73,20 @@ def observer_properties(
         more[_ASSIGNER] = ARRIVAL
     more |= position
     if _APPLICATION in given:
-        begin = {} if _BEGIN & line.keys() else {_POSITION: InitialPosition.LATEST.value}
+        start = InitialPosition.TRIM_HORIZON if _END in position else InitialPosition.LATEST
+        begin = {} if _BEGIN & line.keys() else {_POSITION: start.value}
         more |= {**dict.fromkeys(_CHECKPOINTS), _SHARDS: line.get(_SHARDS), **begin, **position}
         reasons.append(
             f"{_APPLICATION} is left out: tail neither reads nor writes checkpoints, and begins at "
-            "LATEST, unless --from, --at, --since or -P say where."
+            f"{start.value}, unless --start or -P say where."
         )
     known = PUBLISHERS.get(given.get(_PUBLISHER, POLLING.name).strip().upper())
     # EFO cannot be parsed yet: the consumer may be missing, or be one of another stream.
     if (known or publisher_factory_class(connection.properties(more))).subscribes:
         more |= _fan_out(file, line, reasons)
     properties = connection.properties(more)
-    changes: dict[Option[Any], Scalar | None] = {}
+    # Two displays would overwrite each other.
+    changes: dict[Option[Any], Scalar | None] = {MetricsConfig.progress: None}
     sinks, interval = MetricsConfig.sinks, PollingConfig.interval_seconds
     names = properties.get(sinks)
     if sinks.full_key not in line and not _LOCAL_SINKS.issuperset(names):

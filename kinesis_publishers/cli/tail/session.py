@@ -52,8 +52,7 @@ class RecordLines(RecordView):
 class TailSession(DeliverySink):
     """Shows deliveries, and stops the fetcher when there is nothing more to show.
 
-    It ends after ``max_records``, or after everything that arrived before ``until`` by this
-    machine's clock.
+    It ends after ``max_records``, or where the fetcher ends.
     """
 
     def __init__(
@@ -61,13 +60,11 @@ class TailSession(DeliverySink):
         view: RecordView,
         *,
         max_records: int | None = None,
-        until: datetime | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._clock = ServiceClock.around(clock)
         self._view = view
         self._left = max_records
-        self._until = until
         self._fetcher: KinesisDataFetcher | None = None
         self._started_at = self._clock.monotonic()
         self._records = self._payload_bytes = 0
@@ -109,14 +106,6 @@ class TailSession(DeliverySink):
         lag = 0.0 if status.progress.is_ended else status.lag_seconds(self._clock.now())
         self._lags[status.shard.key] = lag
         self._largest_lag = max(lag or 0.0, self._largest_lag)
-        if self._until is not None and self._fetcher is not None:
-            if status.is_read_until(self._until + self._clock.skew):
-                self._fetcher.finish_shard(status.shard.key)
-            self.observe_discovery()
-
-    def observe_discovery(self) -> None:
-        if self._until is not None and self._fetcher is not None and self._fetcher.is_finished:
-            self.stop()
 
     def summary(self) -> str | None:
         """Return a summary of a few lines; ``None`` if no shard has answered."""

@@ -53,6 +53,12 @@ class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
         doc="Where diagnostic events go: to the log, to metrics, or to a class of your own (an "
         "EventReporter).",
     )
+    progress: Option[bool] = Option(
+        key="progress",
+        default=False,
+        doc="Whether a terminal or a notebook shows how far reading has come on its way to its "
+        "end (the extra cli).",
+    )
     level: Option[MetricsLevel] = Option(
         key="metrics.level",
         default=MetricsLevel.SHARD,

@@ -1,16 +1,16 @@
-"""Where reading begins and where a batch read ends: positions of a stream and of single shards."""
+"""Where reading begins and ends: positions of a stream and of single shards."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, Final, Self, TypeAlias
 
 from kinesis_publishers.config.option import Declared, Lookup, Namespace, Option, Section
-from kinesis_publishers.config.parsers import Parsed, Scalar, Text
-from kinesis_publishers.config.timestamps import DEFAULT_FORMAT, check_pattern, parse_timestamp
+from kinesis_publishers.config.parsers import Choice, Parsed, Scalar, Text
+from kinesis_publishers.config.timestamps import DEFAULT_FORMAT, check_pattern, parse_time
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
 from kinesis_publishers.model import (
     Positions,
@@ -23,6 +23,7 @@ from kinesis_publishers.model.sources import STREAM_NAME, source_of
 
 ScopedPositions: TypeAlias = "tuple[tuple[Scope, StartingPosition | None], ...]"
 
+_OR_TIME: Final = ", or a time such as -1h or 2026-11-26T10:00:00Z"
 _SHARD_PREFIX: Final = "shardId-"
 _SHARD_ID: Final = rf"{_SHARD_PREFIX}[a-zA-Z0-9_.-]{{1,120}}"
 _SEQUENCE_NUMBER: Final = r"0|[1-9][0-9]{0,128}"
@@ -39,7 +40,7 @@ class InitialPosition(Enum):
 
 
 class EndingPosition(Enum):
-    """Where a batch read ends."""
+    """Where reading ends."""
 
     LATEST = "LATEST"
     AT_TIMESTAMP = "AT_TIMESTAMP"
@@ -120,10 +121,11 @@ def _parse_position(position: object) -> StartingPosition | None:
     return StartingPosition.at_timestamp(datetime.fromtimestamp(int(marker) / 1000, UTC))
 
 
-class Instant(Declared["datetime | None"]):
+class Instant(Declared["datetime | timedelta | None"]):
     """The two options of the instant that ``position`` may be; the field is in UTC.
 
-    It is ``None`` unless the position is AT_TIMESTAMP.
+    It is ``None`` unless the position is AT_TIMESTAMP, and a ``timedelta`` if it is that long
+    before reading begins.
     """
 
     def __init__(self, position: Option[Any], meaning: str, *, verb: str) -> None:
@@ -132,7 +134,8 @@ class Instant(Declared["datetime | None"]):
         self.text: Option[str | None] = Option(
             key=key,
             parser=Text(accepts=f"a date as {key}.format describes, or epoch seconds"),
-            doc=f"{meaning}: a date in the format below, epoch seconds, or ISO-8601.",
+            doc=f"{meaning}: a date in the format below, epoch seconds, ISO-8601, or how long "
+            "before reading begins, such as -1h.",
         )
         self.format: Option[str] = Option(
             key=f"{key}.format",
@@ -149,16 +152,16 @@ class Instant(Declared["datetime | None"]):
         self.text, self.format = self.text.placed_in(section), self.format.placed_in(section)
         return self
 
-    def read(self, lookup: Lookup) -> datetime | None:
+    def read(self, lookup: Lookup) -> datetime | timedelta | None:
         is_used = lookup.get(self.position).value == _AT_TIMESTAMP
         return self._parse(lookup) if is_used else None
 
-    def _parse(self, lookup: Lookup) -> datetime | None:
+    def _parse(self, lookup: Lookup) -> datetime | timedelta | None:
         text = lookup.get(self.text)
         if text is None:
             return None
         try:
-            return parse_timestamp(text, pattern=lookup.get(self.format))
+            return parse_time(text, pattern=lookup.get(self.format))
         except InvalidOptionError as error:
             raise InvalidOptionError(f"{lookup.written_key(self.text)}: {error}") from None
 
@@ -189,8 +192,10 @@ class InitialPositionConfig(Section, section="Source"):
 
     position: Option[InitialPosition] = Option(
         key="stream.initpos",
+        parser=Choice(members=InitialPosition, also=_OR_TIME),
         default=InitialPosition.LATEST,
-        doc="Where to begin in a stream that has not been read before.",
+        doc="Where to begin in a stream that has not been read before; also a time such as -1h or "
+        "2026-11-26T10:00:00Z. With an end, the default is TRIM_HORIZON.",
     )
     timestamp: Instant = Instant(position, "The instant of AT_TIMESTAMP", verb="begins")
     shards: Option[ScopedPositions] = Option(
@@ -214,14 +219,16 @@ class InitialPositionConfig(Section, section="Source"):
         return Positions(self.start, dict(self.shards))
 
 
-class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
-    """Where a batch read ends: before which position the last record stands."""
+class EndingPositionConfig(Section, section="Source", namespace=Namespace.OURS):
+    """Where reading ends: before which position the last record stands."""
 
     position: Option[EndingPosition] = Option(
         key="stream.endpos",
+        parser=Choice(members=EndingPosition, also=_OR_TIME),
         default=EndingPosition.LATEST,
-        doc="Where a batch read (spark.read) ends. LATEST is the instant at which the DataFrame "
-        "is loaded. All other readers refuse these options.",
+        doc="Where reading ends, if it does: spark.read always, a reader in Python if this is "
+        "given. LATEST is the instant at which it begins; also a time such as -1h or "
+        "2026-11-26T10:00:00Z. spark.readStream refuses an end.",
     )
     timestamp: Instant = Instant(position, "The instant of AT_TIMESTAMP, exclusive", verb="ends")
     shards: Option[ScopedPositions] = Option(
@@ -239,8 +246,10 @@ class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
 
 
 def _position_of(
-    kind: InitialPosition | EndingPosition, timestamp: datetime | None
+    kind: InitialPosition | EndingPosition, timestamp: datetime | timedelta | None
 ) -> StartingPosition:
+    if isinstance(timestamp, timedelta):
+        return StartingPosition.latest(timestamp)
     if timestamp is not None:
         return StartingPosition.at_timestamp(timestamp)
     return StartingPosition(PositionType(kind.value))
@@ -274,9 +283,13 @@ def unused_instants(lookup: Lookup) -> Iterator[tuple[Option[Any], str]]:
             yield from ((option, reason) for option in section.timestamp.options)
 
 
+SECTIONS_BY_POSITION: Final[Mapping[str, PositionSection]] = {
+    section.position.key: section for section in POSITION_SECTIONS
+}
+"""The sections, by the key of the option that takes every notation of a position."""
 PositionParts: TypeAlias = "list[tuple[Option[Any], Scalar]]"
 # Glue writes a date without a word before it.
-_DATE: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*"
+_TIME: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|-\s*[0-9.].*|[0-9]+(\.[0-9]*)?"
 
 
 def at_timestamp(section: PositionSection, instant: Scalar) -> PositionParts:
@@ -288,7 +301,7 @@ def at_timestamp(section: PositionSection, instant: Scalar) -> PositionParts:
 
 
 def parts_of_position(section: PositionSection, value: Scalar) -> PositionParts:
-    """Return the options for a name, a date, AT_TIMESTAMP with a date, or JSON."""
+    """Return the options for a name, a time, AT_TIMESTAMP with a time, or JSON."""
     text = str(value).strip()
     if text.startswith("{"):
         return _from_json(section, text)
@@ -298,7 +311,7 @@ def parts_of_position(section: PositionSection, value: Scalar) -> PositionParts:
         return [(section.position, InitialPosition.TRIM_HORIZON.value)]
     if name.upper() == "AT_TIMESTAMP" and instant.strip():
         return [(section.position, name), (section.timestamp.text, instant.strip())]
-    if re.fullmatch(_DATE, text):
+    if re.fullmatch(_TIME, text):
         return at_timestamp(section, text)
     return [(section.position, value)]
 

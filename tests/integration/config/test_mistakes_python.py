@@ -311,11 +311,11 @@ _COMMANDS = {
         ),
     ),
     "a wrong option": (
-        ("tail", "orders", "--form", "json"),
+        ("tail", "orders", "--lins"),
         (
             "Usage: python -m kinesis_publishers.cli.main tail [OPTIONS] [STREAM]...\n"
             "Try 'python -m kinesis_publishers.cli.main tail --help' for help.\n\n"
-            "Error: No such option '--form'. Did you mean '--from'?\n"
+            "Error: No such option '--lins'. Did you mean '--lines'?\n"
         ),
     ),
 }

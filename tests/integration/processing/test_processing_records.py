@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_publishers import Options, Record, RecordIterator, Shard, read, records, scan
-from kinesis_publishers.errors import ClosedError, ConfigErrors
+from kinesis_publishers.errors import ClosedError, ConfigError, ConfigErrors
 from tests.integration.processing.processing_support import STREAM, Orders, numbers, run_program
 
 if TYPE_CHECKING:
@@ -212,10 +212,10 @@ def test_what_is_wrong_is_said_in_the_words_of_the_keywords(orders: Orders) -> N
 def test_options_of_spark_are_refused_where_they_would_miss_or_read_too_much_or_said(
     orders: Orders, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ended = orders.properties(stream_endpos="LATEST")
+    ended = orders.properties(stream_endpos_shards='{"orders": "LATEST"}')
     for reader in (read, records, lambda given: scan(given, print)):
         with pytest.raises(
-            ConfigErrors, match=r"kinesis\.stream\.endpos is for spark\.read: .* no end"
+            ConfigError, match=r"kinesis\.stream\.endpos\.shards is for spark\.read"
         ):
             reader(ended)
     records(orders.properties(spark_maxrecordspertrigger="7"))

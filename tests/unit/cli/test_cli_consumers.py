@@ -37,7 +37,7 @@ def test_properties_that_still_lack_the_consumer_are_enough_to_register_it(
     with run.path.open("a") as file:
         file.write(result.stdout)
     run.server.put_many(ORDERS, [("k", b"pushed")])
-    assert "pushed" in run("tail", "--from", "TRIM_HORIZON", "-n", "1").stdout
+    assert "pushed" in run("tail", "--start", "TRIM_HORIZON", "-n", "1").stdout
 
 
 def test_a_consumer_that_is_there_is_used(run: RunCommand) -> None:

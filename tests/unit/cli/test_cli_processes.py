@@ -58,7 +58,7 @@ def pipe(stream: IO[bytes] | None) -> IO[bytes]:
 
 def test_a_terminal_that_goes_ends_tail_without_a_traceback(run: RunCommand) -> None:
     run.server.put_many(ORDERS, [("k", b"first")])
-    with process(run, "tail", "--from", "TRIM_HORIZON") as child:
+    with process(run, "tail", "--start", "TRIM_HORIZON") as child:
         assert pipe(child.stdout).readline().endswith(b"first\n")
         child.send_signal(signal.SIGHUP)
         assert ending(child) == (129, b"")
@@ -66,7 +66,7 @@ def test_a_terminal_that_goes_ends_tail_without_a_traceback(run: RunCommand) -> 
 
 def test_a_signal_removes_the_consumer_that_tail_registered(run: RunCommand) -> None:
     run.server.put_many(ORDERS, [("k", b"pushed")])
-    with process(run, "tail", *_FAN_OUT, "--from", "TRIM_HORIZON") as child:
+    with process(run, "tail", *_FAN_OUT, "--start", "TRIM_HORIZON") as child:
         assert pipe(child.stdout).readline().endswith(b"pushed\n")
         assert list(run.server.consumers(ORDERS)) == ["tail"]
         child.send_signal(signal.SIGTERM)
@@ -76,7 +76,7 @@ def test_a_signal_removes_the_consumer_that_tail_registered(run: RunCommand) -> 
 
 def test_a_reader_that_goes_ends_tail_although_nothing_more_comes(run: RunCommand) -> None:
     run.server.put_many(ORDERS, [("k", b"only")])
-    with process(run, "tail", "--from", "TRIM_HORIZON", "--json") as child:
+    with process(run, "tail", "--start", "TRIM_HORIZON", "--json") as child:
         assert pipe(child.stdout).readline().startswith(b'{"stream_name":"orders"')
         pipe(child.stdout).close()
         assert ending(child) == (0, b"")
@@ -84,7 +84,7 @@ def test_a_reader_that_goes_ends_tail_although_nothing_more_comes(run: RunComman
 
 def test_a_reader_that_stands_still_does_not_keep_a_signal_from_ending_it(run: RunCommand) -> None:
     run.server.put_many(ORDERS, [("k", bytes(100_000)) for _ in range(20)])
-    with process(run, "tail", "--from", "TRIM_HORIZON", "--json") as child:
+    with process(run, "tail", "--start", "TRIM_HORIZON", "--json") as child:
         assert pipe(child.stdout).read(1) == b"{"
         child.send_signal(signal.SIGTERM)
         assert ending(child) == (143, b"")
@@ -258,7 +258,7 @@ def test_put_writes_everything_although_it_can_say_nothing(
 
 
 @pytest.mark.parametrize(
-    ("full", "command"), [("", "shards"), ("1", "tail --from TRIM_HORIZON")], indirect=["full"]
+    ("full", "command"), [("", "shards"), ("1", "tail --start TRIM_HORIZON")], indirect=["full"]
 )
 def test_an_output_without_room_is_one_message(
     run: RunCommand, full: dict[str, Any], command: str

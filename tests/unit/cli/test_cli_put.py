@@ -74,7 +74,7 @@ def test_a_stream_that_distributes_records_itself_gets_no_key_that_nobody_gave(
     result = run("put", "a", "b")
     assert [line.split()[2] for line in result.stdout.splitlines()] == ["-", "-"]
     assert json.loads(run("put", "--json", "c").stdout)["partition_key"] is None
-    lines = run("tail", "--json", "--from", "TRIM_HORIZON", "-n", "3").stdout.splitlines()
+    lines = run("tail", "--json", "--start", "TRIM_HORIZON", "-n", "3").stdout.splitlines()
     assert [json.loads(line)["partition_key"] for line in lines] == [None] * 3
 
 
@@ -147,7 +147,9 @@ def test_a_record_that_is_too_large_is_not_sent(
 def test_what_tail_prints_is_what_was_put(run: RunCommand) -> None:
     data = bytes(range(256))
     run("put", "--whole", stdin=data)
-    (line,) = run("tail", "--from", "TRIM_HORIZON", "--until-tip", "--json").stdout.splitlines()
+    (line,) = run(
+        "tail", "--start", "TRIM_HORIZON", "--end", "LATEST", "--json"
+    ).stdout.splitlines()
     assert pybase64.b64decode(json.loads(line)["data"]) == data
 
 
@@ -156,7 +158,7 @@ def test_aggregates_arrive_in_fewer_records(run: RunCommand) -> None:
     assert result.exit_code == 0
     assert len(stored(run)) == 1
     assert len({json.loads(line)["sequence_number"] for line in result.stdout.splitlines()}) == 1
-    tailed = run("tail", "--from", "TRIM_HORIZON", "--until-tip", "--json", "--data", "text")
+    tailed = run("tail", "--start", "TRIM_HORIZON", "--end", "LATEST", "--json", "--data", "text")
     assert [json.loads(line)["data"] for line in tailed.stdout.splitlines()] == ["a", "b", "c"]
 
 

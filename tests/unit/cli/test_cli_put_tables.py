@@ -86,7 +86,7 @@ def test_columns_are_data_and_partition_key(run: RunCommand, tmp_path: Path) -> 
 def test_thousands_of_rows_are_put(run: RunCommand, tmp_path: Path) -> None:
     file = write_parquet(tmp_path / "x.parquet", {"n": list(range(1201))})
     assert run("put", "--file", file, "--aggregate", "-q").exit_code == 0
-    tailed = run("tail", "--from", "TRIM_HORIZON", "--until-tip", "--json", "--data", "text")
+    tailed = run("tail", "--start", "TRIM_HORIZON", "--end", "LATEST", "--json", "--data", "text")
     found = [json.loads(json.loads(line)["data"])["n"] for line in tailed.stdout.splitlines()]
     assert sorted(found) == list(range(1201))
 

@@ -101,7 +101,7 @@ def test_the_local_server_needs_neither_a_file_nor_credentials(local: RunCommand
     assert run_command("list", "--local").stdout.split()[5] == ORDERS
     put = run_command("put", "--local", "--stream", ORDERS, "a record")
     assert put.stderr == "Wrote 1 record to orders.\n"
-    arguments = ("--from", "TRIM_HORIZON", "--until-tip")
+    arguments = ("--start", "TRIM_HORIZON", "--end", "LATEST")
     assert "a record" in run_command("tail", ORDERS, "--local", *arguments).stdout
     # What is said with it takes precedence.
     local.server.add_fault(Fault("*", "error", code="AccessDeniedException"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.unit.cli.cli_support import RunCommand
 
-_TO_THE_TIP = ("--from", "trim_horizon", "--until-tip")
+_TO_THE_TIP = ("--start", "trim_horizon", "--end", "LATEST")
 
 
 def records(result: Result) -> list[dict[str, object]]:
@@ -75,22 +75,26 @@ def test_where_there_is_no_terminal_a_record_is_a_line(run: RunCommand) -> None:
 
 def test_it_ends_after_exactly_the_records_that_were_asked_for(run: RunCommand) -> None:
     put(run, *[b"x"] * 50)
-    result = run("tail", "--from", "TRIM_HORIZON", "--json", "-n", "7")
+    result = run("tail", "--start", "TRIM_HORIZON", "--json", "-n", "7")
     assert len(records(result)) == 7
 
 
 def test_an_instant_in_the_future_or_latest_shows_nothing_of_before(run: RunCommand) -> None:
     put(run, b"old")
-    assert run("tail", "--until-tip").stdout == ""
-    assert run("tail", "--since", "0s", "--until-tip").stdout == ""
+    for begin in ("LATEST", "-0s"):
+        assert run("tail", "--start", begin, "--end", "LATEST").stdout == ""
 
 
-@pytest.mark.parametrize(
-    "begin", [("--since", "10m"), ("--since", "738000d"), ("--at", "2020-01-01T00:00:00Z")]
-)
-def test_it_begins_at_an_instant(run: RunCommand, begin: tuple[str, str]) -> None:
+@pytest.mark.parametrize("begin", ["-10m", "-999999d", "2020-01-01T00:00:00Z", "1577836800"])
+def test_it_begins_at_an_instant(run: RunCommand, begin: str) -> None:
     put(run, b"recent")
-    assert "recent" in run("tail", *begin, "--until-tip").stdout
+    assert "recent" in run("tail", "--start", begin, "--end", "LATEST").stdout
+
+
+@pytest.mark.parametrize("end", ["-10m", "2020-01-01T00:00:00Z", "AT_TIMESTAMP -10m"])
+def test_it_ends_before_an_instant(run: RunCommand, end: str) -> None:
+    put(run, b"recent")
+    assert run("tail", "--end", end).stdout == ""
 
 
 def test_a_position_on_the_command_line_goes_before_those_of_single_shards(
@@ -100,7 +104,7 @@ def test_a_position_on_the_command_line_goes_before_those_of_single_shards(
     with run.path.open("a") as file:
         positions = {shard: {"iteratorType": "LATEST"} for shard in run.server.records(ORDERS)}
         file.write(f"kinesis.stream.initpos.shards={json.dumps(positions)}\n")
-    assert run("tail", "--until-tip").stdout == ""
+    assert run("tail", "--start", "LATEST", "--end", "LATEST").stdout == ""
     assert "old" in run("tail", *_TO_THE_TIP).stdout
 
 
@@ -120,7 +124,7 @@ def test_output_that_is_no_longer_read_is_an_end_like_any_other(
 
     monkeypatch.setattr(OutputPipe, "write", broken)
     put(run, b"a", b"b")
-    result = run("tail", "--from", "TRIM_HORIZON")
+    result = run("tail", "--start", "TRIM_HORIZON")
     assert (result.exit_code, result.stderr) == (0, "")
 
 
@@ -137,13 +141,11 @@ def test_all_that_is_wrong_with_the_properties_is_said_before_any_call(run: RunC
     [
         (("--json", "--lines"), "Use only one of --json, --lines"),
         (("--data", "text"), "add --json"),
-        (("--at", "0", "--since", "1s"), "keep one"),
-        (("--at", "0", "--from", "LATEST"), "contradicts --at or --since"),
-        (("--since", "soon"), "'soon' is not a duration"),
-        (("--since=-1s",), "is not a duration"),
-        (("--since", "999999d"), "--since 999999d reaches beyond the year 1"),
+        (("--start", "-1h", "--end", "-2h"), "--start (1:00:00 ago) is later than --end (2:00:00"),
+        (("--end", "soon"), "--end: got 'soon', expected one of LATEST, AT_TIMESTAMP, or a time"),
+        (("--start=-1x",), "--start: '-1x' is not a timestamp"),
         (("--max-records", "0"), "0 is not in the range"),
-        (("--from", "NOW"), "'NOW' is not one of"),
+        (("--start", "NOW"), "--start: got 'NOW', expected one of LATEST, TRIM_HORIZON"),
         (("-P", "novalue"), "expected KEY=VALUE"),
         (("--config", "/nowhere.properties"), "does not exist"),
     ],

@@ -128,7 +128,7 @@ def test_where_an_application_began_is_not_where_a_tail_begins(began: dict[str, 
     (sentence,) = observed.left_out
     assert sentence == (
         "kinesis.checkpoint.application is left out: tail neither reads nor writes checkpoints, "
-        "and begins at LATEST, unless --from, --at, --since or -P say where."
+        "and begins at LATEST, unless --start or -P say where."
     )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TAIL = [sys.executable, "-m", "kinesis_publishers.cli.main", "tail"]
 _ENDS_WITHIN_SECONDS = 60
-_BEGIN = ("--from", "TRIM_HORIZON")
+_BEGIN = ("--start", "TRIM_HORIZON")
 
 
 class Terminal:
@@ -186,7 +186,7 @@ def test_the_summary_of_lines_is_for_a_person(
     run: RunCommand, terminal: Terminal, option: str
 ) -> None:
     run.server.put_many(ORDERS, [("k", b"an order")])
-    child = terminal.start(*tail(run, "--until-tip", option), stdout=subprocess.PIPE)
+    child = terminal.start(*tail(run, "--end", "LATEST", option), stdout=subprocess.PIPE)
     assert child.stdout is not None
     with child.stdout as output:
         assert len(output.read().splitlines()) == 1
@@ -198,7 +198,7 @@ def test_a_payload_of_a_line_can_be_pasted_into_jq(run: RunCommand, terminal: Te
     order = {"path": "C:\\new", "text": 'a\n"b"\u202e', "price": 1.5}
     payload = json.dumps(order, indent=2, ensure_ascii=False)
     run.server.put_many(ORDERS, [("k", payload.encode())])
-    terminal.start(*tail(run, "--until-tip", "--lines"))
+    terminal.start(*tail(run, "--end", "LATEST", "--lines"))
     line = terminal.read_until("Ended").splitlines()[0]
     assert json.loads(line.split("  ", 3)[3]) == order
     assert line.isprintable()

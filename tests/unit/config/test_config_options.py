@@ -76,6 +76,7 @@ _OURS = [
     ("aggregation.on-invalid", "plain", "Dead-Letter", "dead-letter"),
     ("failondataloss", True, "False", False),
     ("metrics.sinks", ("log",), "summary, my.module:Sink", ("summary", "my.module:Sink")),
+    ("progress", False, "true", True),
     ("metrics.level", "shard", "STREAM", "stream"),
     ("metrics.traces", True, "false", False),
     ("metrics.summary.intervalmillis", 60000, "10s", 10_000),

@@ -147,8 +147,12 @@ class World:
         self.shards[shard_name(number)].close(*child_shards)
         self.stream.close(shard_name(number))
 
-    def fetcher(self, resume: Mapping[str, StreamProgress] | None = None) -> KinesisDataFetcher:
-        return KinesisDataFetcher(self.parts(), self.sink, resume=resume)
+    def fetcher(
+        self,
+        resume: Mapping[str, StreamProgress] | None = None,
+        end: StartingPosition | None = None,
+    ) -> KinesisDataFetcher:
+        return KinesisDataFetcher(self.parts(), self.sink, resume=resume, end=end)
 
     def parts(self) -> Services:
         """Return what a fetcher or a reader of ranges is made of."""

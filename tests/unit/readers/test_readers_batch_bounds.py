@@ -47,6 +47,11 @@ def test_what_arrived_in_the_millisecond_of_loading_is_part_of_the_batch() -> No
     assert read.ends.default.timestamp == _LOADED_AT + timedelta(milliseconds=1)
 
 
+def test_relative_times_count_from_the_instant_of_loading() -> None:
+    read = bounds(initpos="-2m", endpos="-60s")
+    assert read == BatchBounds(starts=Positions(at(-2)), ends=Positions(at(-1)))
+
+
 def test_an_end_in_the_future_is_the_instant_of_loading() -> None:
     assert bounds(endpos="AT_TIMESTAMP", endpos_timestamp=instant(5)).ends.default == at(0)
     number = int(instant(5) * 1000)

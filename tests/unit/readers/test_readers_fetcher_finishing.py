@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kinesis_publishers import KinesisDataFetcher, ShardProgress, StartingPosition
-from kinesis_publishers.errors import ConfigErrors, PositionTrimmedError
+from kinesis_publishers.errors import PositionTrimmedError
 from kinesis_publishers.events import DataLossTolerated
 from kinesis_publishers.testing.fakes import (
     FakeControlPlane,
@@ -144,13 +144,6 @@ async def test_a_first_start_may_name_an_instant_beyond_the_retention():
     async with world.running():
         await world.clock.advance(1)
     assert world.started() == [(ZERO, old.position), (ONE, old.position)]
-
-
-async def test_a_fetcher_has_no_ending_position():
-    given = {"kinesis.streams": "orders", "kinesis.stream.endpos": "LATEST"}
-    with pytest.raises(ConfigErrors, match=r"kinesis\.stream\.endpos is for spark\.read"):
-        async with KinesisDataFetcher.from_properties(given, RecordingSink()):
-            pass
 
 
 async def test_a_fetcher_from_properties_lives_by_the_clock_that_it_is_given():
