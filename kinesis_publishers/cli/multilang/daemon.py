@@ -1,0 +1,163 @@
+"""The processors of all shards that this worker reads, and the way they begin and end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+
+from attrs import define, field
+
+from kinesis_publishers.cli.multilang.leased import Leased
+from kinesis_publishers.cli.multilang.processor import ShardProcessor
+from kinesis_publishers.cli.shared.kcl_properties import DaemonConfig
+from kinesis_publishers.clock import Clock, SystemClock
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.errors import InvalidOptionError, ProcessorError
+from kinesis_publishers.model import Shard, ShardKey
+from kinesis_publishers.processing.signals import stopped_by_signals
+from kinesis_publishers.readers.fetcher import KinesisDataFetcher
+from kinesis_publishers.tasks import TaskScope
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@define(eq=False)
+class Processors(DeliverySink):
+    """Hands each shard to a process of its own, which records what it has processed.
+
+    Attributes:
+        is_stopping: set when reading has to end: asked for, or because a processor has failed.
+        failure: the first failure of a processor.
+    """
+
+    _config: DaemonConfig
+    _clock: Clock
+    is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
+    failure: ProcessorError | None = field(default=None, init=False)
+    _has_stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _scope: TaskScope = field(init=False)
+    _leased: Leased = field(init=False)
+    _running: dict[ShardKey, ShardProcessor] = field(factory=dict, init=False)
+    # The shards whose last answer had records.
+    _busy: set[ShardKey] = field(factory=set, init=False)
+
+    def begin(self, fetcher: KinesisDataFetcher, scope: TaskScope) -> None:
+        """Set what reads, and in which scope processors work, before anything is read."""
+        self._leased, self._scope = Leased(fetcher), scope
+
+    def _processor(self, shard: Shard) -> ShardProcessor:
+        """Return the processor of a shard; a new one waits for those of its parents."""
+        key = shard.key
+        known = self._running.get(key)
+        if known is not None and not known.is_cut:
+            return known
+        parents = (shard.parent_shard_id, shard.adjacent_parent_shard_id)
+        keys = [key, *(ShardKey(key.stream_arn, one) for one in parents if one)]
+        earlier = [self._running[one] for one in keys if one in self._running]
+        processor = ShardProcessor(shard, self._config, self._leased, self._clock, earlier)
+        self._running[key] = processor
+        self._scope.spawn(self._run(processor), name=f"process {shard}")
+        return processor
+
+    async def _run(self, processor: ShardProcessor) -> None:
+        try:
+            await processor.run()
+        except ProcessorError as error:
+            if self.failure is None:
+                self.failure = error
+            else:
+                _LOGGER.error("%s", error)
+            self.is_stopping.set()
+        finally:
+            key = processor.shard.key
+            if self._running.get(key) is processor:
+                del self._running[key]
+
+    async def deliver(self, delivery: Delivery) -> None:
+        try:
+            if not self.is_stopping.is_set():
+                self._busy.add(delivery.shard.key)
+                await self._processor(delivery.shard).process(delivery)
+            if self.is_stopping.is_set():
+                # Nothing more is processed: read no further.
+                await self._has_stopped.wait()
+        finally:
+            delivery.release()
+
+    def observe(self, status: ShardStatus) -> None:
+        if self.is_stopping.is_set():
+            return
+        key, was_busy = status.shard.key, status.shard.key in self._busy
+        self._busy.discard(key)
+        if status.progress.is_ended:
+            self._processor(status.shard).end(status.progress)
+        elif self._config.passes_empty and not was_busy:
+            self._processor(status.shard).pass_empty(status.millis_behind_latest)
+
+    def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
+        if (processor := self._running.get(shard)) is not None:
+            processor.cut()
+            if is_lost:
+                processor.lose()
+
+    async def let_go(self, shard: ShardKey) -> None:
+        if (processor := self._running.get(shard)) is not None:
+            processor.leave()
+            await processor.has_ended.wait()
+
+    async def shut_down(self) -> None:
+        """Let every processor finish what it has, and stop; kill those that take too long."""
+        processors = tuple(self._running.values())
+        for one in processors:
+            one.leave()
+        try:
+            async with self._clock.timeout(self._config.grace_seconds):
+                for one in processors:
+                    await one.has_ended.wait()
+        except TimeoutError:
+            late = [one for one in processors if not one.has_ended.is_set()]
+            _LOGGER.warning(
+                "The processors of %s have not stopped within %g seconds (shutdownGraceMillis), "
+                "and are killed; the next run repeats their records since the last checkpoint",
+                ", ".join(str(one.shard) for one in late),
+                self._config.grace_seconds,
+            )
+            for one in late:
+                one.cancel()
+        self._has_stopped.set()
+
+
+async def run_daemon(config: DaemonConfig, clock: Clock | None = None) -> None:
+    """Read, and let processes process, until a signal.
+
+    Raises:
+        InvalidOptionError: there is no such program.
+        ProcessorError: a processor has failed; the others have been stopped in order.
+        KinesisPublishersError: reading, or writing checkpoints, has failed.
+    """
+    if shutil.which(config.command[0]) is None:
+        raise InvalidOptionError(
+            f"executableName: there is no program {config.command[0]!r}; give a path, or put it "
+            "on the PATH, with permission to execute"
+        )
+    processors = Processors(config, clock or SystemClock())
+    async with (
+        KinesisDataFetcher.from_properties(
+            config.properties, processors, records_deliveries=False, clock=clock
+        ) as fetcher,
+        TaskScope() as scope,
+    ):
+        processors.begin(fetcher, scope)
+        scope.spawn(_read(fetcher, processors), name="read streams")
+        with stopped_by_signals(lambda _: processors.is_stopping.set()):
+            await processors.is_stopping.wait()
+            await processors.shut_down()
+        fetcher.stop()
+    if processors.failure is not None:
+        raise processors.failure
+
+
+async def _read(fetcher: KinesisDataFetcher, processors: Processors) -> None:
+    await fetcher.run()
+    processors.is_stopping.set()
