@@ -90,10 +90,14 @@ class Processors(DeliverySink):
             return
         key, was_busy = status.shard.key, status.shard.key in self._busy
         self._busy.discard(key)
+        known = self._running.get(key)
         if status.progress.is_ended:
             self._processor(status.shard).end(status.progress)
+        elif known is None:
+            # It begins with its shard, not with the first record.
+            self._processor(status.shard)
         elif self._config.passes_empty and not was_busy:
-            self._processor(status.shard).pass_empty(status.millis_behind_latest)
+            known.pass_empty(status.millis_behind_latest)
 
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
         if (processor := self._running.get(shard)) is not None:

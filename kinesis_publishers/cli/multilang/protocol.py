@@ -5,10 +5,10 @@ The names and fields are those of the messages in the KCL 3.5's amazon-kinesis-c
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from typing import Any, Final, TypeAlias
 
-import orjson
 from attrs import frozen
 
 from kinesis_publishers.checkpoints.kcl_rows import checkpoint_of
@@ -51,7 +51,7 @@ Answer: TypeAlias = "Status | CheckpointRequest"
 
 def message(action: str, **fields: Any) -> bytes:
     """Return the line of an action."""
-    return orjson.dumps({"action": action, **fields}) + b"\n"
+    return json.dumps({"action": action, **fields}).encode() + b"\n"
 
 
 def initialize(shard_id: str, progress: ShardProgress) -> bytes:
@@ -83,8 +83,9 @@ def parse(line: bytes) -> Answer | None:
     A processor's libraries write to its standard output, too: the KCL passes over such lines.
     """
     try:
-        found = orjson.loads(line)
-    except orjson.JSONDecodeError:
+        # Not by orjson: a sequence number may come as a number, which that would round.
+        found = json.loads(line)
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None
