@@ -44,6 +44,7 @@ from kinesis_publishers.config import (
 from kinesis_publishers.config.rules import IneffectiveKey
 from kinesis_publishers.errors import (
     ConfigError,
+    ConfigErrors,
     InvalidOptionError,
     MissingOptionError,
 )
@@ -189,8 +190,10 @@ def daemon_config(pairs: Iterable[tuple[str, str]]) -> DaemonConfig:
     command = tuple(own[_EXECUTABLE].split())
     if not command:
         problems.append(MissingOptionError(f"{_EXECUTABLE} is missing: name your processor"))
-    if not reader.given.get("applicationName") and not reader.has(CheckpointConfig.application):
-        problems.append(MissingOptionError("applicationName is missing: name the application"))
+    if not reader.has(CheckpointConfig.application):
+        # Every other option of leases would be a problem without it.
+        missing = MissingOptionError("applicationName is missing: name the application")
+        raise ConfigErrors([*problems, missing, *reader.assignments.problems])
     reader.assignments.problems += problems
     properties = Properties.from_assignments(reader.assignments).without_end()
     grace = own[_GRACE.key]

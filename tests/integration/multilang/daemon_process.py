@@ -1,0 +1,68 @@
+"""The command in a process of its own, with processors of the KCL's clients."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from threading import Condition, Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+    from typing import Self
+
+__all__ = ["DaemonProcess"]
+
+
+class DaemonProcess:
+    """Runs ``kinesis-publishers multilang``; keeps what it and its processors say."""
+
+    def __init__(self, file: Path, environment: Mapping[str, str]) -> None:
+        self._said = ""
+        self._changed = Condition()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kinesis_publishers.cli.main", "multilang", str(file)],
+            env=os.environ | environment,
+            stderr=subprocess.PIPE,
+        )
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @classmethod
+    @contextmanager
+    def running(
+        cls, file: Path, properties: Mapping[str, str], environment: Mapping[str, str] = os.environ
+    ) -> Iterator[Self]:
+        """Run one while the context lasts, and kill it if it has not been stopped."""
+        file.write_text("".join(f"{key} = {value}\n" for key, value in properties.items()))
+        daemon = cls(file, environment)
+        try:
+            yield daemon
+        finally:
+            daemon._process.kill()
+            daemon._process.wait()
+            daemon._reader.join()
+            assert daemon._process.stderr is not None
+            daemon._process.stderr.close()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        while block := os.read(self._process.stderr.fileno(), 65_536):
+            with self._changed:
+                self._said += block.decode()
+                self._changed.notify_all()
+
+    def wait_for(self, text: str, times: int = 1) -> str:
+        """Return all that was said, once ``text`` was said so many times."""
+        with self._changed:
+            has_come = self._changed.wait_for(lambda: self._said.count(text) >= times, 60)
+            assert has_come, self._said
+            return self._said
+
+    def stop(self) -> int:
+        """Stop it by SIGTERM; return its exit code."""
+        self._process.terminate()
+        return self._process.wait(60)
