@@ -10,7 +10,7 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from typing import Self
 
@@ -55,14 +55,28 @@ class DaemonProcess:
                 self._said += block.decode()
                 self._changed.notify_all()
 
+    @property
+    def said(self) -> str:
+        """All that it and its processors have said."""
+        with self._changed:
+            return self._said
+
+    def wait_until(self, condition: Callable[[str], bool]) -> str:
+        """Return what was said, once it meets the condition; that is looked at twice a second."""
+        for _ in range(120):
+            with self._changed:
+                if self._changed.wait_for(lambda: condition(self._said), 0.5):
+                    break
+        assert condition(self._said), self._said
+        return self._said
+
     def wait_for(self, text: str, times: int = 1) -> str:
         """Return all that was said, once ``text`` was said so many times."""
-        with self._changed:
-            has_come = self._changed.wait_for(lambda: self._said.count(text) >= times, 60)
-            assert has_come, self._said
-            return self._said
+        return self.wait_until(lambda said: said.count(text) >= times)
 
     def stop(self) -> int:
         """Stop it by SIGTERM; return its exit code."""
         self._process.terminate()
-        return self._process.wait(60)
+        code = self._process.wait(60)
+        self._reader.join()
+        return code
