@@ -345,13 +345,6 @@ class ProcessingCancelledError(KinesisPublishersError):
     """
 
 
-class ProcessorError(KinesisPublishersError):
-    """A processor of the command ``multilang`` has failed; its last checkpoint stays.
-
-    What to do: see the processor's own messages on standard error, and start the worker again.
-    """
-
-
 class PublisherCancelledError(KinesisPublishersError):
     """A publisher reported CANCELLED, or was cancelled, without a request to stop.
 

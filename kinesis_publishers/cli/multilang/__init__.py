@@ -30,7 +30,7 @@ def multilang(config: str, check: bool) -> None:
       kinesis-publishers multilang app.properties
     """
     daemon = daemon_config(pairs_in(read_file(config), name=config))
-    for note in daemon.notes:
+    for note in daemon.unused:
         say(f"Warning: {note}.")
     if check:
         say("No errors.")

@@ -7,13 +7,13 @@ import logging
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from attrs import define
 
-from kinesis_publishers.cli.multilang.protocol import Answer, parse
+from kinesis_publishers.cli.multilang.protocol import parse
 from kinesis_publishers.clock import Clock
-from kinesis_publishers.errors import ProcessorError
+from kinesis_publishers.errors import KinesisPublishersError
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -22,6 +22,10 @@ _LONGEST_LINE: Final = 65_536
 _LONGEST_SHOWN: Final = 200
 # How long a processor that was told to end may still work.
 _END_SECONDS: Final = 10.0
+
+
+class ProcessorError(KinesisPublishersError):
+    """A processor has failed; its last checkpoint stays, and the next run repeats the rest."""
 
 
 @define(eq=False)
@@ -59,7 +63,7 @@ class Child:
         if not self._process.stdin.is_closing():
             self._process.stdin.write(line)
 
-    async def answer(self) -> Answer:
+    async def answer(self) -> dict[str, Any]:
         """Return the next message of the process.
 
         Raises:
@@ -74,9 +78,12 @@ class Child:
                     self._name,
                     text[:_LONGEST_SHOWN],
                 )
-        code = await self._code()
-        how = "closed its standard output" if code is None else f"ended with {code}"
-        raise ProcessorError(f"The processor of {self._name} has {how}")
+        # It may have closed its standard output only.
+        await self.end()
+        raise ProcessorError(
+            f"The processor of {self._name} has ended with {self._process.returncode} before its "
+            "answer"
+        )
 
     async def _line(self) -> bytes:
         """Return the next line that is not too long, empty at the end."""
@@ -99,13 +106,6 @@ class Child:
                 _LONGEST_LINE,
             )
             is_cut = False
-
-    async def _code(self) -> int | None:
-        """Return the exit code; ``None`` if the process goes on."""
-        with suppress(TimeoutError):
-            async with self._clock.timeout(1.0):
-                return await self._process.wait()
-        return None
 
     async def end(self) -> None:
         """Let the process end by the end of its input; kill it if that takes long."""

@@ -8,12 +8,13 @@ import shutil
 
 from attrs import define, field
 
-from kinesis_publishers.cli.multilang.leased import Leased
+from kinesis_publishers.cli.multilang.checkpoints import ShardCheckpoints
+from kinesis_publishers.cli.multilang.child import ProcessorError
 from kinesis_publishers.cli.multilang.processor import ShardProcessor
 from kinesis_publishers.cli.shared.kcl_properties import DaemonConfig
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
-from kinesis_publishers.errors import InvalidOptionError, ProcessorError
+from kinesis_publishers.errors import InvalidOptionError
 from kinesis_publishers.model import Shard, ShardKey
 from kinesis_publishers.processing.signals import stopped_by_signals
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
@@ -37,14 +38,14 @@ class Processors(DeliverySink):
     failure: ProcessorError | None = field(default=None, init=False)
     _has_stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
     _scope: TaskScope = field(init=False)
-    _leased: Leased = field(init=False)
+    _fetcher: KinesisDataFetcher = field(init=False)
     _running: dict[ShardKey, ShardProcessor] = field(factory=dict, init=False)
     # The shards whose last answer had records.
     _busy: set[ShardKey] = field(factory=set, init=False)
 
     def begin(self, fetcher: KinesisDataFetcher, scope: TaskScope) -> None:
         """Set what reads, and in which scope processors work, before anything is read."""
-        self._leased, self._scope = Leased(fetcher), scope
+        self._fetcher, self._scope = fetcher, scope
 
     def _processor(self, shard: Shard) -> ShardProcessor:
         """Return the processor of a shard; a new one waits for those of its parents."""
@@ -55,7 +56,8 @@ class Processors(DeliverySink):
         parents = (shard.parent_shard_id, shard.adjacent_parent_shard_id)
         keys = [key, *(ShardKey(key.stream_arn, one) for one in parents if one)]
         earlier = [self._running[one] for one in keys if one in self._running]
-        processor = ShardProcessor(shard, self._config, self._leased, self._clock, earlier)
+        checkpoints = ShardCheckpoints(key, self._fetcher)
+        processor = ShardProcessor(shard, self._config, checkpoints, self._clock, earlier)
         self._running[key] = processor
         self._scope.spawn(self._run(processor), name=f"process {shard}")
         return processor
@@ -101,20 +103,21 @@ class Processors(DeliverySink):
 
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
         if (processor := self._running.get(shard)) is not None:
-            processor.cut()
             if is_lost:
-                processor.lose()
+                processor.leave(is_lost=True)
+            else:
+                processor.cut()
 
     async def let_go(self, shard: ShardKey) -> None:
         if (processor := self._running.get(shard)) is not None:
-            processor.leave()
+            processor.leave(is_lost=False)
             await processor.has_ended.wait()
 
     async def shut_down(self) -> None:
         """Let every processor finish what it has, and stop; kill those that take too long."""
         processors = tuple(self._running.values())
         for one in processors:
-            one.leave()
+            one.leave(is_lost=False)
         try:
             async with self._clock.timeout(self._config.grace_seconds):
                 for one in processors:

@@ -4,49 +4,52 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from attrs import define, field
 
+from kinesis_publishers.checkpoints.kcl_rows import checkpoint_of
 from kinesis_publishers.cli.multilang import protocol
-from kinesis_publishers.cli.multilang.child import Child
-from kinesis_publishers.cli.multilang.leased import ILLEGAL, NO_CHECKPOINT, SHUTDOWN, Leased
-from kinesis_publishers.cli.multilang.places import IllegalPlaceError, Places
-from kinesis_publishers.cli.multilang.protocol import CheckpointRequest
+from kinesis_publishers.cli.multilang.checkpoints import NO_CHECKPOINT, ShardCheckpoints
+from kinesis_publishers.cli.multilang.child import Child, ProcessorError
 from kinesis_publishers.cli.shared.kcl_properties import DaemonConfig
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.delivery import Delivery
-from kinesis_publishers.errors import ProcessorError
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress
 
 _ASK_AGAIN_SECONDS: Final = 0.2
 
 
 @define(eq=False)
+class _Call:
+    work: Callable[[], Awaitable[None]]
+    is_wanted: bool = field(default=True, init=False)
+    is_done: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+
+@define(eq=False)
 class ShardProcessor:
     """A process, and the shard that it works on.
 
-    Its calls are done one after the other, in the order in which they are asked for.
+    Its calls are done one after another, in the order in which they are asked for. It begins once
+    the ``earlier`` ones have ended.
 
     Attributes:
         is_cut: whether it gets no more records.
-        has_ended: whether the process is gone.
+        has_ended: set when the process is gone.
     """
 
     shard: Shard
     _config: DaemonConfig
-    _leased: Leased
+    _checkpoints: ShardCheckpoints
     _clock: Clock
-    # What must have ended before this one begins.
     _earlier: Sequence[ShardProcessor]
-    _is_begun: bool = field(default=False, init=False)
-    _is_over: bool = field(default=False, init=False)
     is_cut: bool = field(default=False, init=False)
     has_ended: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _child: Child | None = field(default=None, init=False)
+    _is_over: bool = field(default=False, init=False)
     _calls: asyncio.Queue[_Call] = field(factory=asyncio.Queue, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
-    _child: Child = field(init=False)
-    _places: Places = field(init=False)
 
     async def run(self) -> None:
         """Work until the shard ends, is lost or is left.
@@ -58,35 +61,33 @@ class ShardProcessor:
         try:
             for one in self._earlier:
                 await one.has_ended.wait()
-            stored = self._leased.stored(self.shard.key)
-            if stored is None or self.is_cut:
-                return
-            self._is_begun = True
-            self._child = await Child.start(str(self.shard), self._config.command, self._clock)
-            try:
+            stored = self._checkpoints.stored
+            if stored is not None and not self.is_cut:
                 await self._work(stored)
-            except asyncio.CancelledError:
-                self._child.kill()
-                raise
-            finally:
-                await self._child.end()
         finally:
-            self.is_cut = self._is_over = True
+            self.is_cut = True
             self.has_ended.set()
             while not self._calls.empty():
                 self._calls.get_nowait().is_done.set()
 
     async def _work(self, stored: ShardProgress) -> None:
-        self._places = Places(stored)
-        message = protocol.initialize(self.shard.shard_id, stored)
-        await self._exchange(protocol.INITIALIZE, message, may_checkpoint=False)
-        while not self._is_over:
-            call = await self._calls.get()
-            try:
-                if call.is_wanted:
-                    await call.work()
-            finally:
-                call.is_done.set()
+        self._child = await Child.start(str(self.shard), self._config.command, self._clock)
+        try:
+            number, sub = checkpoint_of(stored, None)
+            begin = {"shardId": self.shard.shard_id, "sequenceNumber": number}
+            await self._tell(protocol.INITIALIZE, subSequenceNumber=sub, **begin)
+            while not self._is_over:
+                call = await self._calls.get()
+                try:
+                    if call.is_wanted:
+                        await call.work()
+                finally:
+                    call.is_done.set()
+        except asyncio.CancelledError:
+            self._child.kill()
+            raise
+        finally:
+            await self._child.end()
 
     async def process(self, delivery: Delivery) -> None:
         """Hand records over and wait for the answer; nothing is done once this one is cut."""
@@ -106,20 +107,18 @@ class ShardProcessor:
         """Tell the process that its shard has ended, with ``progress``."""
         self._ask(lambda: self._end(progress))
 
-    def lose(self) -> None:
-        """Tell the process that another worker has the shard."""
-        self.cut()
-        self._ask(self._lose)
+    def leave(self, *, is_lost: bool) -> None:
+        """Hand over no more records, and let the process end; unless ``is_lost`` it may checkpoint.
 
-    def leave(self) -> None:
-        """Ask the process to stop; it may checkpoint."""
+        What it has is finished first.
+        """
         self.cut()
-        self._ask(self._leave)
+        self._ask(lambda: self._leave(is_lost))
 
     def cut(self) -> None:
-        """Hand over no more records; what the process has is finished."""
+        """Hand over no more records."""
         self.is_cut = True
-        if not self._is_begun:
+        if self._child is None:
             self.cancel()
 
     def cancel(self) -> None:
@@ -136,56 +135,57 @@ class ShardProcessor:
         return call
 
     async def _hand_over(self, delivery: Delivery) -> None:
-        while not (self.is_cut or self._leased.may_hand_over(self.shard.key)):
+        while not (self.is_cut or self._checkpoints.may_hand_over):
             await self._clock.sleep(_ASK_AGAIN_SECONDS)
         last = delivery.batch.last_sequence_number
-        if self.is_cut or last is None:
-            return
-        self._places.note_handed(last, delivery.progress)
-        await self._process_records(delivery.batch, delivery.batch.millis_behind_latest)
+        if last is not None and not self.is_cut:
+            self._checkpoints.note_handed(last, delivery.progress)
+            await self._process_records(delivery.batch, delivery.batch.millis_behind_latest)
 
     async def _process_records(self, batch: RecordBatch | None, lag: int | None) -> None:
         if not self.is_cut:
-            await self._exchange(protocol.PROCESS_RECORDS, protocol.process_records(batch, lag))
+            message = protocol.process_records(batch, lag)
+            await self._exchange(protocol.PROCESS_RECORDS, message)
 
     async def _end(self, progress: ShardProgress) -> None:
         if self.is_cut:
             return
-        self._places.note_end(progress)
+        self._checkpoints.note_end(progress)
         await self._tell(protocol.SHARD_ENDED)
-        if not self._places.is_end_written and self._leased.stored(self.shard.key) is not None:
+        self._is_over = True
+        if not self._checkpoints.is_end_written and self._checkpoints.stored is not None:
             raise ProcessorError(
                 f"The processor of {self.shard} has not checkpointed in {protocol.SHARD_ENDED}: "
                 "the end of the shard is not recorded, and the next run reads it again from the "
                 "last checkpoint"
             )
+
+    async def _leave(self, is_lost: bool) -> None:
+        if not is_lost:
+            await self._tell(protocol.SHUTDOWN_REQUESTED)
+        await self._tell(protocol.LEASE_LOST)
         self._is_over = True
 
-    async def _lose(self) -> None:
-        await self._tell(protocol.LEASE_LOST, may_checkpoint=False)
-        self._is_over = True
+    async def _tell(self, action: str, **fields: Any) -> None:
+        await self._exchange(action, protocol.message(action, **fields))
 
-    async def _leave(self) -> None:
-        await self._tell(protocol.SHUTDOWN_REQUESTED)
-        await self._lose()
-
-    async def _tell(self, action: str, *, may_checkpoint: bool = True) -> None:
-        if not self._is_over:
-            message = protocol.message(action)
-            await self._exchange(action, message, may_checkpoint=may_checkpoint)
-
-    async def _exchange(self, action: str, message: bytes, *, may_checkpoint: bool = True) -> None:
+    async def _exchange(self, action: str, message: bytes) -> None:
+        assert self._child is not None
         self._child.write(message)
-        while isinstance(answer := await self._answer(action), CheckpointRequest):
-            error = await self._checkpoint(answer) if may_checkpoint else NO_CHECKPOINT
-            self._child.write(answer.answer(error))
-        if answer.response_for != action:
+        while (answer := await self._answer(action))["action"] == protocol.CHECKPOINT:
+            number, sub = answer.get("sequenceNumber"), answer.get("subSequenceNumber")
+            error: str | None = NO_CHECKPOINT
+            if action not in (protocol.INITIALIZE, protocol.LEASE_LOST):
+                error = await self._checkpoints.write(number, sub)
+            said = {"sequenceNumber": number, "subSequenceNumber": sub, "error": error}
+            self._child.write(protocol.message(protocol.CHECKPOINT, **said))
+        if (done := answer.get("responseFor")) != action:
             raise ProcessorError(
-                f"The processor of {self.shard} has answered {answer.response_for!r:.100} to "
-                f"{action}"
+                f"The processor of {self.shard} has answered {done!r:.100} to {action}"
             )
 
-    async def _answer(self, action: str) -> protocol.Answer:
+    async def _answer(self, action: str) -> dict[str, Any]:
+        assert self._child is not None
         seconds = self._config.timeout_seconds
         try:
             if seconds is None:
@@ -198,24 +198,3 @@ class ShardProcessor:
                 f"The processor of {self.shard} has not answered {action} within {seconds:g} "
                 "seconds (timeoutInSeconds)"
             ) from None
-        except ProcessorError as error:
-            raise ProcessorError(f"{error}, while it had to answer {action}") from None
-
-    async def _checkpoint(self, request: CheckpointRequest) -> str | None:
-        """Write a checkpoint; return the name of the KCL's exception if it is not written."""
-        try:
-            progress = self._places.wanted(request)
-        except IllegalPlaceError:
-            return ILLEGAL
-        if progress is None:
-            return None if self._leased.stored(self.shard.key) else SHUTDOWN
-        if (error := await self._leased.write(self.shard.key, progress)) is None:
-            self._places.note_written(progress)
-        return error
-
-
-@define(eq=False)
-class _Call:
-    work: Callable[[], Awaitable[None]]
-    is_wanted: bool = field(default=True, init=False)
-    is_done: asyncio.Event = field(factory=asyncio.Event, init=False)

@@ -20,7 +20,6 @@ from kinesis_publishers.config import (
     LeaseFormat,
     MetricsConfig,
     PollingConfig,
-    ProcessingConfig,
     RegistrationConfig,
     RegistrationStrategy,
     SourceConfig,
@@ -71,7 +70,7 @@ def test_the_sample_of_kcl_python_reads_with_the_lease_table_of_the_kcl() -> Non
     assert (checkpoints.application, checkpoints.store) == ("PythonKCLSample", "dynamodb")
     start = InitialPositionConfig.from_properties(properties).start
     assert start == StartingPosition.trim_horizon()
-    assert [one.key for one in config.notes] == ["processingLanguage"]
+    assert [one.key for one in config.unused] == ["processingLanguage"]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,6 @@ def test_a_stream_consumer_may_be_given_by_its_arn() -> None:
         (MetricsConfig.sinks, {"metricsLevel": "none"}, ("log",)),
         (MetricsConfig.sinks, {"metricsLevel": "SUMMARY"}, ("log", "cloudwatch")),
         (MetricsConfig.cloudwatch_namespace, {"metricsLevel": "DETAILED"}, "PythonKCLSample"),
-        (ProcessingConfig.slow_after, {"logWarningForTaskAfterMillis": "2000"}, 2.0),
     ],
 )
 def test_a_property_of_the_kcl_sets_an_option(
@@ -167,13 +165,11 @@ def test_what_only_the_daemon_needs() -> None:
             {"provider": CredentialsProvider.PROFILE, "profile_name": "test"},
         ),
         (
-            f"StsAssumeRoleCredentialsProvider|{ROLE}|session|externalId=x|endpointRegion=eu-west-1",
+            f"StsAssumeRoleCredentialsProvider|{ROLE}|session",
             {
                 "provider": CredentialsProvider.ASSUME_ROLE,
                 "role_arn": ROLE,
                 "role_session_name": "session",
-                "role_external_id": "x",
-                "sts_endpoint_url": "https://sts.eu-west-1.amazonaws.com",
             },
         ),
     ],
@@ -188,8 +184,8 @@ def test_providers_of_credentials(provider: str, options: dict[str, object]) -> 
 def test_a_provider_that_is_a_class_of_java_is_refused_without_its_arguments() -> None:
     (problem,) = problems_of(AwsCredentialsProvider="com.example.Vault|s3cret")
     assert problem == (
-        "awsCredentialsProvider: Vault is not known here; remove it and set "
-        "aws.credentials.provider"
+        "awsCredentialsProvider: Vault is not known here, or not with these arguments; remove it "
+        "and set aws.credentials.provider"
     )
 
 
@@ -201,8 +197,8 @@ def test_a_provider_that_is_a_class_of_java_is_refused_without_its_arguments() -
         ({"streamName": ""}, "kinesis.streams"),
         ({"failoverTimeMillis": "soon"}, "failoverTimeMillis: got 'soon'"),
         ({"timeoutInSeconds": "0"}, "timeoutInSeconds: got '0'"),
-        ({"retrievalMode": "PUSH"}, "retrievalMode: got 'PUSH', expected FANOUT, POLLING"),
-        ({"metricsLevel": "ALL"}, "metricsLevel: got 'ALL', expected NONE"),
+        ({"retrievalMode": "PUSH"}, "retrievalMode: got 'PUSH'"),
+        ({"metricsLevel": "ALL"}, "metricsLevel: got 'ALL'"),
         ({"initialPositionInStream": "NOW"}, "initialPositionInStream: got 'NOW'"),
         ({"kinesisClient_maxConcurrency": "5"}, "kinesisClient.maxConcurrency: not an option"),
         ({"AwsCredentialsProvider_x": "5"}, "awsCredentialsProvider.x configures a class of Java"),
@@ -216,10 +212,10 @@ def test_what_cannot_be_followed_is_refused_by_its_name(more: dict[str, str], pr
 
 
 def test_a_name_that_the_kcl_does_not_have_is_told_with_a_similar_one() -> None:
-    notes = config_of(maxRecord="5", coordinatorStateTableName="x").notes
-    assert [str(one) for one in notes[1:]] == [
+    unused = config_of(maxRecord="5", coordinatorStateTableName="x").unused
+    assert [str(one) for one in unused[1:]] == [
         "maxRecord has no effect: the KCL has no such property; did you mean maxRecords?",
-        "coordinatorStateTableName has no effect: only a leader among the KCL's workers needs it",
+        "coordinatorStateTableName has no effect: only the KCL shares shards out by it",
     ]
 
 
@@ -234,8 +230,7 @@ def test_check_starts_nothing(file: Path) -> None:
     result = run_command("multilang", str(file), "--check")
     assert result.exit_code == 0
     assert result.stderr == (
-        "Warning: processingLanguage has no effect: it changes nothing in the KCL's daemon "
-        "either.\nNo errors.\n"
+        "Warning: processingLanguage has no effect: this package does not need it.\nNo errors.\n"
     )
 
 

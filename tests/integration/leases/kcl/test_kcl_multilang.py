@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.cli.daemon_process import DaemonProcess
 from tests.integration.leases.kcl.kcl_application import FAILOVER_MILLIS, STREAM, lease_row
-from tests.integration.multilang.daemon_process import DaemonProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

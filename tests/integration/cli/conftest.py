@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
-from tests.integration.multilang.daemon_support import STREAM, Daemon
+from tests.integration.cli.daemon_support import STREAM, Daemon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.multilang.daemon_process import DaemonProcess
-from tests.integration.multilang.daemon_support import STREAM
+from tests.integration.cli.daemon_process import DaemonProcess
+from tests.integration.cli.daemon_support import STREAM
 
 if TYPE_CHECKING:
-    from tests.integration.multilang.daemon_support import Daemon
+    from tests.integration.cli.daemon_support import Daemon
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("moto_url")]
 

@@ -10,10 +10,10 @@ import pytest
 
 from kinesis_publishers import UserRecord
 from kinesis_publishers.aggregation import pack_user_records
-from tests.integration.multilang.daemon_support import STREAM, payloads
+from tests.integration.cli.daemon_support import STREAM, payloads
 
 if TYPE_CHECKING:
-    from tests.integration.multilang.daemon_support import Daemon, Played
+    from tests.integration.cli.daemon_support import Daemon, Played
 
 SHARD = "shardId-000000000000"
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers.cli.multilang import child
-from kinesis_publishers.errors import InvalidOptionError, ProcessorError
+from kinesis_publishers.cli.multilang.child import ProcessorError
+from kinesis_publishers.errors import InvalidOptionError
 from kinesis_publishers.testing.local_kinesis import Fault
-from tests.integration.multilang.daemon_support import STREAM, payloads
+from tests.integration.cli.daemon_support import STREAM, payloads
 
 if TYPE_CHECKING:
-    from tests.integration.multilang.daemon_support import Daemon
+    from tests.integration.cli.daemon_support import Daemon
 
 
 async def test_a_processor_that_ends_fails_the_daemon_and_keeps_its_checkpoint(
@@ -25,7 +26,7 @@ async def test_a_processor_that_ends_fails_the_daemon_and_keeps_its_checkpoint(
         message = await processor.expect("processRecords")
         assert await processor.checkpoint(message["records"][0]["sequenceNumber"]) is None
         processor.exit(3)
-        with pytest.raises(ProcessorError, match=r"of orders.* has ended with 3, while .*process"):
+        with pytest.raises(ProcessorError, match=r"of orders.* has ended with 3 before its answer"):
             await running
     async with daemon.running():
         processor = await daemon.begun()

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers import read
 from kinesis_publishers.cli.shared.kcl_properties import daemon_config
-from tests.integration.multilang.daemon_support import STREAM
+from tests.integration.cli.daemon_support import STREAM
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.integration.multilang.daemon_support import Daemon, Played
+    from tests.integration.cli.daemon_support import Daemon, Played
 
 _LEASES = {"failoverTimeMillis": "1000"}
 

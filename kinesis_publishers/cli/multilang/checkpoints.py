@@ -1,0 +1,112 @@
+"""The checkpoints of a processor, by the rules of the KCL's ShardRecordProcessorCheckpointer."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from attrs import define, field
+
+from kinesis_publishers.errors import (
+    CheckpointError,
+    KinesisPublishersError,
+    LimitExceededError,
+    ThroughputExceededError,
+)
+from kinesis_publishers.model import SequenceNumber, ShardKey, ShardProgress, StartingPosition
+from kinesis_publishers.readers.fetcher import KinesisDataFetcher
+
+_LOGGER = logging.getLogger(__name__)
+
+# The names of the KCL's exceptions, which processors know.
+NO_CHECKPOINT: Final = "InvalidStateException"
+_LOST: Final = "ShutdownException"
+_ILLEGAL: Final = "IllegalArgumentException"
+_THROTTLED: Final = "ThrottlingException"
+_STORE_FAILED: Final = "KinesisClientLibDependencyException"
+
+
+@define
+class ShardCheckpoints:
+    """What was handed to the processor of a shard, and what it has checkpointed.
+
+    Attributes:
+        is_end_written: whether that is the end of the shard.
+    """
+
+    _key: ShardKey
+    _fetcher: KinesisDataFetcher
+    # The last record that was handed over, and the progress of the shard behind it.
+    _largest: SequenceNumber | None = field(default=None, init=False)
+    _reached: ShardProgress | None = field(default=None, init=False)
+    is_end_written: bool = field(default=False, init=False)
+
+    @property
+    def stored(self) -> ShardProgress | None:
+        """The checkpoint of the shard; ``None`` if the lease on it is another worker's."""
+        assert self._fetcher.checkpointer is not None, "a daemon has an application"
+        return self._fetcher.checkpointer.stored.get(self._key)
+
+    @property
+    def may_hand_over(self) -> bool:
+        """Whether records of the shard may be processed now."""
+        return self._fetcher.sharing.may_deliver(self._key)
+
+    def note_handed(self, last: SequenceNumber, progress: ShardProgress) -> None:
+        """Note the last record of a delivery, after which the shard has ``progress``."""
+        self._largest, self._reached = _as_kcl(last), progress
+
+    def note_end(self, progress: ShardProgress) -> None:
+        """Note that the shard has ended: the farthest checkpoint is its end."""
+        self._reached = progress
+
+    async def write(self, number: Any, sub: Any) -> str | None:
+        """Write a checkpoint; return the name of the KCL's exception if it is not written.
+
+        Without a number it is everything that was handed over. A number without one inside of its
+        record means the first record of an aggregate, as in the KCL.
+        """
+        if (stored := self.stored) is None:
+            return _LOST
+        try:
+            progress = self._reached if number is None else self._progress_at(number, sub, stored)
+        except (TypeError, ValueError):
+            return _ILLEGAL
+        return None if progress is None else await self._write(progress)
+
+    def _progress_at(self, number: Any, sub: Any, stored: ShardProgress) -> ShardProgress | None:
+        """Return the progress behind a record, ``None`` if it is stored; ``ValueError`` if not."""
+        wanted, last = SequenceNumber(str(number), int(sub or 0)), stored.processed
+        if wanted == self._largest:
+            return self._reached
+        if last is not None and last in (wanted, wanted.whole):
+            return None
+        is_early = (wanted.sub_sequence_number or 0) < 0 or (last is not None and wanted < last)
+        if self._largest is None or wanted > self._largest or is_early:
+            raise ValueError("it was not handed over, or is before the last checkpoint")
+        return ShardProgress(position=StartingPosition.at(wanted))
+
+    async def _write(self, progress: ShardProgress) -> str | None:
+        checkpointer = self._fetcher.checkpointer
+        assert checkpointer is not None, "a daemon has an application"
+        try:
+            checkpointer.record(self._key, progress)
+            await checkpointer.flush()
+        except CheckpointError as error:
+            _LOGGER.warning("A checkpoint of %s is refused: %s", self._key, error)
+            return _ILLEGAL
+        except KinesisPublishersError as error:
+            # It stays recorded, and is written as soon as the store takes it.
+            _LOGGER.warning("A checkpoint of %s is not written yet: %s", self._key, error)
+            causes = (ThroughputExceededError, LimitExceededError)
+            is_throttled = isinstance(error, causes) or isinstance(error.__cause__, causes)
+            return _THROTTLED if is_throttled else _STORE_FAILED
+        # The lease on an ended shard is given up with the same write.
+        known = self._fetcher.sharing.known_progress().get(self._key)
+        self.is_end_written = progress.is_ended and known is not None and known.is_ended
+        return None if self.is_end_written or self.stored is not None else _LOST
+
+
+def _as_kcl(number: SequenceNumber) -> SequenceNumber:
+    # A record outside of an aggregate has the number 0 there.
+    return SequenceNumber(number.sequence_number, number.sub_sequence_number or 0)
