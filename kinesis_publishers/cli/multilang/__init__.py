@@ -26,8 +26,8 @@ def multilang(config: str, check: bool) -> None:
 
     \b
     Examples:
-      kinesis-publishers multilang app.properties --check
-      kinesis-publishers multilang app.properties
+      kinesis-publishers multilang my.properties --check
+      kinesis-publishers multilang my.properties
     """
     daemon = daemon_config(pairs_in(read_file(config), name=config))
     for note in daemon.unused:

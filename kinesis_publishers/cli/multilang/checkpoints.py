@@ -57,7 +57,7 @@ class ShardCheckpoints:
         self._largest, self._reached = _as_kcl(last), progress
 
     def note_end(self, progress: ShardProgress) -> None:
-        """Note that the shard has ended: the farthest checkpoint is its end."""
+        """Let the end of the shard, with its ``progress``, be the farthest checkpoint."""
         self._reached = progress
 
     async def write(self, number: Any, sub: Any) -> str | None:

@@ -55,10 +55,11 @@ _UNUSED: Final = {
     "only the KCL shares shards out by it": (
         "maxLeasesToStealAtOneTime enablePriorityLeaseAssignment shardPrioritization "
         "clientVersionConfig leaseAssignmentIntervalMillis isGracefulLeaseHandoffEnabled "
-        "disableWorkerMetrics maxThroughputPerHostKBps dampeningPercentage reBalanceThresholdPercentage "
-        "allowThroughputOvershoot varianceBalancingFrequency inMemoryWorkerMetrics* workerMetrics* "
-        "staleWorkerMetrics* noOfPersistedMetricsPerWorkerMetrics coordinatorState* "
-        "migrateAllEntitiesToLeaseTable tableMigrationCompleteBakeTimeSeconds"
+        "disableWorkerMetrics maxThroughputPerHostKBps dampeningPercentage "
+        "reBalanceThresholdPercentage allowThroughputOvershoot varianceBalancingFrequency "
+        "inMemoryWorkerMetrics* workerMetrics* staleWorkerMetrics* "
+        "noOfPersistedMetricsPerWorkerMetrics coordinatorState* migrateAllEntitiesToLeaseTable "
+        "tableMigrationCompleteBakeTimeSeconds"
     ),
 }
 """Reasons, and the names of the KCL that have no effect for them; ``*`` is any ending."""
