@@ -14,6 +14,7 @@ from kinesis_publishers.errors import (
     ThroughputExceededError,
 )
 from kinesis_publishers.model import SequenceNumber, ShardKey, ShardProgress, StartingPosition
+from kinesis_publishers.progress.checkpointer import Checkpointer
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 _LOGGER = logging.getLogger(__name__)
@@ -31,7 +32,8 @@ class ShardCheckpoints:
     """What was handed to the processor of a shard, and what it has checkpointed.
 
     Attributes:
-        is_end_written: whether that is the end of the shard.
+        is_lost: set once another worker has the shard.
+        is_end_written: whether the processor has checkpointed the end of the shard.
     """
 
     _key: ShardKey
@@ -39,13 +41,25 @@ class ShardCheckpoints:
     # The last record that was handed over, and the progress of the shard behind it.
     _largest: SequenceNumber | None = field(default=None, init=False)
     _reached: ShardProgress | None = field(default=None, init=False)
+    is_lost: bool = field(default=False, init=False)
     is_end_written: bool = field(default=False, init=False)
+
+    @property
+    def _checkpointer(self) -> Checkpointer:
+        assert self._fetcher.checkpointer is not None, "a daemon has an application"
+        return self._fetcher.checkpointer
 
     @property
     def stored(self) -> ShardProgress | None:
         """The checkpoint of the shard; ``None`` if the lease on it is another worker's."""
-        assert self._fetcher.checkpointer is not None, "a daemon has an application"
-        return self._fetcher.checkpointer.stored.get(self._key)
+        return None if self.is_lost else self._checkpointer.stored.get(self._key)
+
+    def has_stored_end(self, shard: ShardKey) -> bool:
+        """Return whether the end of a shard is stored, by any worker, or the shard is gone."""
+        # The lease on an ended shard is given up with the write of its end.
+        known = self._fetcher.sharing.known_progress()
+        progress = self._checkpointer.stored.get(shard) or known.get(shard)
+        return progress is None or progress.is_ended
 
     @property
     def may_hand_over(self) -> bool:
@@ -87,11 +101,9 @@ class ShardCheckpoints:
         return ShardProgress(position=StartingPosition.at(wanted))
 
     async def _write(self, progress: ShardProgress) -> str | None:
-        checkpointer = self._fetcher.checkpointer
-        assert checkpointer is not None, "a daemon has an application"
         try:
-            checkpointer.record(self._key, progress)
-            await checkpointer.flush()
+            self._checkpointer.record(self._key, progress)
+            await self._checkpointer.flush()
         except CheckpointError as error:
             _LOGGER.warning("A checkpoint of %s is refused: %s", self._key, error)
             return _ILLEGAL
@@ -101,9 +113,7 @@ class ShardCheckpoints:
             causes = (ThroughputExceededError, LimitExceededError)
             is_throttled = isinstance(error, causes) or isinstance(error.__cause__, causes)
             return _THROTTLED if is_throttled else _STORE_FAILED
-        # The lease on an ended shard is given up with the same write.
-        known = self._fetcher.sharing.known_progress().get(self._key)
-        self.is_end_written = progress.is_ended and known is not None and known.is_ended
+        self.is_end_written = progress.is_ended and self.has_stored_end(self._key)
         return None if self.is_end_written or self.stored is not None else _LOST
 
 

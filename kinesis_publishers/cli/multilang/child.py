@@ -73,17 +73,11 @@ class Child:
             if (found := parse(line)) is not None:
                 return found
             if text := line.decode(errors="replace").strip():
-                _LOGGER.info(
-                    "The processor of %s has written what is no message: %s",
-                    self._name,
-                    text[:_LONGEST_SHOWN],
-                )
+                _LOGGER.info("The processor of %s writes: %s", self._name, text[:_LONGEST_SHOWN])
         # It may have closed its standard output only.
         await self.end()
-        raise ProcessorError(
-            f"The processor of {self._name} has ended with {self._process.returncode} before its "
-            "answer"
-        )
+        code = self._process.returncode
+        raise ProcessorError(f"The processor of {self._name} has ended with {code}")
 
     async def _line(self) -> bytes:
         """Return the next line that is not too long, empty at the end."""
@@ -100,11 +94,7 @@ class Child:
                 continue
             if not is_cut:
                 return line
-            _LOGGER.warning(
-                "The processor of %s has written a line of more than %d bytes, which is no message",
-                self._name,
-                _LONGEST_LINE,
-            )
+            _LOGGER.warning("The processor of %s writes a line too long to be read", self._name)
             is_cut = False
 
     async def end(self) -> None:
@@ -117,12 +107,8 @@ class Child:
                     pass
                 await self._process.wait()
         except TimeoutError:
-            _LOGGER.warning(
-                "The processor of %s still runs %g seconds after the end of its input: it is "
-                "killed",
-                self._name,
-                _END_SECONDS,
-            )
+            # The KCL would wait for ever.
+            _LOGGER.warning("The processor of %s does not end, and is killed", self._name)
         finally:
             self.kill()
             await self._process.wait()

@@ -48,16 +48,13 @@ class Processors(DeliverySink):
         self._fetcher, self._scope = fetcher, scope
 
     def _processor(self, shard: Shard) -> ShardProcessor:
-        """Return the processor of a shard; a new one waits for those of its parents."""
+        """Return the processor of a shard; a new one waits for the end of the former one."""
         key = shard.key
-        known = self._running.get(key)
-        if known is not None and not known.is_cut:
-            return known
-        parents = (shard.parent_shard_id, shard.adjacent_parent_shard_id)
-        keys = [key, *(ShardKey(key.stream_arn, one) for one in parents if one)]
-        earlier = [self._running[one] for one in keys if one in self._running]
+        former = self._running.get(key)
+        if former is not None and not former.is_cut:
+            return former
         checkpoints = ShardCheckpoints(key, self._fetcher)
-        processor = ShardProcessor(shard, self._config, checkpoints, self._clock, earlier)
+        processor = ShardProcessor(shard, self._config, checkpoints, self._clock, former)
         self._running[key] = processor
         self._scope.spawn(self._run(processor), name=f"process {shard}")
         return processor
@@ -80,7 +77,9 @@ class Processors(DeliverySink):
         try:
             if not self.is_stopping.is_set():
                 self._busy.add(delivery.shard.key)
-                await self._processor(delivery.shard).process(delivery)
+                processor, batch = self._processor(delivery.shard), delivery.batch
+                with self._fetcher.slow_calls.watching("the processor", batch.shard.key, batch):
+                    await processor.process(delivery)
             if self.is_stopping.is_set():
                 # Nothing more is processed: read no further.
                 await self._has_stopped.wait()
@@ -125,10 +124,9 @@ class Processors(DeliverySink):
         except TimeoutError:
             late = [one for one in processors if not one.has_ended.is_set()]
             _LOGGER.warning(
-                "The processors of %s have not stopped within %g seconds (shutdownGraceMillis), "
-                "and are killed; the next run repeats their records since the last checkpoint",
-                ", ".join(str(one.shard) for one in late),
+                "Processors that do not stop within %g seconds (shutdownGraceMillis) are killed: %s",
                 self._config.grace_seconds,
+                ", ".join(str(one.shard) for one in late),
             )
             for one in late:
                 one.cancel()

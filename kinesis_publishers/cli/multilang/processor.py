@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from attrs import define, field
@@ -32,7 +32,7 @@ class ShardProcessor:
     """A process, and the shard that it works on.
 
     Its calls are done one after another, in the order in which they are asked for. It begins once
-    the ``earlier`` ones have ended.
+    the ``former`` one has ended, and the ends of the shard's parents are stored.
 
     Attributes:
         is_cut: whether it gets no more records.
@@ -43,7 +43,7 @@ class ShardProcessor:
     _config: DaemonConfig
     _checkpoints: ShardCheckpoints
     _clock: Clock
-    _earlier: Sequence[ShardProcessor]
+    _former: ShardProcessor | None
     is_cut: bool = field(default=False, init=False)
     has_ended: asyncio.Event = field(factory=asyncio.Event, init=False)
     _child: Child | None = field(default=None, init=False)
@@ -59,8 +59,11 @@ class ShardProcessor:
         """
         self._task = asyncio.current_task()
         try:
-            for one in self._earlier:
-                await one.has_ended.wait()
+            if self._former is not None:
+                await self._former.has_ended.wait()
+            # As in the KCL: another worker may still have to finish a parent.
+            while not all(map(self._checkpoints.has_stored_end, self.shard.parent_keys)):
+                await self._clock.sleep(_ASK_AGAIN_SECONDS)
             stored = self._checkpoints.stored
             if stored is not None and not self.is_cut:
                 await self._work(stored)
@@ -113,6 +116,7 @@ class ShardProcessor:
         What it has is finished first.
         """
         self.cut()
+        self._checkpoints.is_lost |= is_lost
         self._ask(lambda: self._leave(is_lost))
 
     def cut(self) -> None:
@@ -188,8 +192,6 @@ class ShardProcessor:
         assert self._child is not None
         seconds = self._config.timeout_seconds
         try:
-            if seconds is None:
-                return await self._child.answer()
             async with self._clock.timeout(seconds):
                 return await self._child.answer()
         except TimeoutError:

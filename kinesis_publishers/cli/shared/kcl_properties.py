@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -64,17 +65,14 @@ _UNUSED: Final = {
 }
 """Reasons, and the names of the KCL that have no effect for them; ``*`` is any ending."""
 _OF_POLLING: Final = (
-    "maxRecords",
-    "idleTimeBetweenReadsInMillis",
-    "retryGetRecordsInSeconds",
-    "maxGetRecordsThreadPool",
-    "millisBehindLatestThresholdForReducedTps",
+    "maxRecords idleTimeBetweenReadsInMillis retryGetRecordsInSeconds maxGetRecordsThreadPool "
+    "millisBehindLatestThresholdForReducedTps"
 )
 _OF_DAEMON: Final[Mapping[str, cf.Option[Any]]] = {
     name: cf.Option(key=name, parser=parser, default=default, doc="")
     for name, parser, default in (
         (_EXECUTABLE, cf.Text(), ""),
-        ("timeoutInSeconds", cf.WholeNumber(minimum=1), None),
+        ("timeoutInSeconds", cf.WholeNumber(minimum=1), math.inf),
         # Kubernetes and ECS kill 30 seconds after SIGTERM. The KCL's own default leaves no time.
         ("shutdownGraceMillis", cf.WholeNumber(minimum=0), 20_000),
         ("callProcessRecordsEvenForEmptyRecordList", cf.Flag(), False),
@@ -83,16 +81,17 @@ _OF_DAEMON: Final[Mapping[str, cf.Option[Any]]] = {
         ("metricsLevel", cf.Text(pattern="(?i)NONE|SUMMARY|DETAILED"), "NONE"),
     )
 }
+_PRECEDENCE: Final = {
+    "streamName": "streamArn",
+    "initialPositionInStream": "initialPositionInStreamExtended",
+}
 # As the KCL does, which polls less often than this package.
 _IDLE_MILLIS: Final = 1500
 # The classes of the SDK for Java that botocore's chain covers.
-_IN_CHAIN: Final = {
-    "DefaultCredentialsProvider",
-    "DefaultAWSCredentialsProviderChain",
-    "ContainerCredentialsProvider",
-    "InstanceProfileCredentialsProvider",
-    "WebIdentityTokenFileCredentialsProvider",
-}
+_IN_CHAIN: Final = (
+    "DefaultCredentialsProvider DefaultAWSCredentialsProviderChain ContainerCredentialsProvider "
+    "InstanceProfileCredentialsProvider WebIdentityTokenFileCredentialsProvider"
+)
 
 
 @frozen(kw_only=True)
@@ -102,7 +101,7 @@ class DaemonConfig:
     Attributes:
         properties: what is read, and how.
         command: the program that processes a shard, with its arguments.
-        timeout_seconds: how long it may take to answer; ``None`` without a limit.
+        timeout_seconds: how long it may take to answer.
         grace_seconds: how long all processors together may take to stop.
         passes_empty: whether an answer without records is handed to the processor, too.
         unused: the keys that have no effect here.
@@ -110,7 +109,7 @@ class DaemonConfig:
 
     properties: cf.Properties
     command: tuple[str, ...]
-    timeout_seconds: float | None
+    timeout_seconds: float
     grace_seconds: float
     passes_empty: bool
     unused: tuple[IneffectiveKey, ...]
@@ -194,10 +193,7 @@ class _Translation:
     def _take(self, key: str, value: str) -> None:
         option = cf.find_option(key) or _MAPPED.get(key)
         if option is not None:
-            # The ARN, and the time, take precedence.
-            others = {"streamName": "streamArn"}
-            others["initialPositionInStream"] = "initialPositionInStreamExtended"
-            if not self.given.get(others.get(key, "")):
+            if not self.given.get(_PRECEDENCE.get(key, "")):
                 self.assignments.add(option, key, value)
         elif key.startswith(("kinesisClient.", "dynamoDbClient.", "cloudWatchClient.")):
             self.assignments.add_moved(key, "it configures a client of Java. Remove it")
@@ -218,7 +214,7 @@ class _Translation:
             self._default(cf.MetricsConfig.cloudwatch_namespace, application)
         mode = self.own["retrievalMode"].upper()
         # The KCL's rule: any setting of polling chooses polling.
-        polls = any(self.given.get(name, "0") != "0" for name in _OF_POLLING)
+        polls = any(self.given.get(name, "0") != "0" for name in _OF_POLLING.split())
         if mode == cf.POLLING.name or (mode == "DEFAULT" and polls):
             self._default(cf.SourceConfig.record_publisher, cf.POLLING.name)
             self._default(cf.PollingConfig.interval_seconds, _IDLE_MILLIS)
@@ -260,7 +256,8 @@ def _credentials(given: Mapping[str, str]) -> Iterator[tuple[cf.Option[Any], str
     providers = [one.strip() for one in next(iter(named.values()), "").split(",") if one.strip()]
     names = [one.split("|")[0].rpartition(".")[2] for one in providers]
     environment = "EnvironmentVariableCredentialsProvider"
-    if {*names} <= _IN_CHAIN or (len(names) > 1 and {*names} <= {*_IN_CHAIN, environment}):
+    others = {*names} - {*_IN_CHAIN.split()}
+    if not others or (len(names) > 1 and others == {environment}):
         return
     own, provider, arguments = cf.CredentialsConfig, cf.CredentialsProvider, providers[0].split("|")
     if names == [environment]:

@@ -155,6 +155,11 @@ class Daemon:
         self._writers.append(writer)
         self._processors.put_nowait(Played(reader, writer))
 
+    @property
+    def has_started(self) -> bool:
+        """Whether a processor has started that the test does not play yet."""
+        return not self._processors.empty()
+
     async def started(self) -> Played:
         """Return the next processor that starts."""
         return await self._processors.get()

@@ -26,7 +26,7 @@ async def test_a_processor_that_ends_fails_the_daemon_and_keeps_its_checkpoint(
         message = await processor.expect("processRecords")
         assert await processor.checkpoint(message["records"][0]["sequenceNumber"]) is None
         processor.exit(3)
-        with pytest.raises(ProcessorError, match=r"of orders.* has ended with 3 before its answer"):
+        with pytest.raises(ProcessorError, match=r"of orders.* has ended with 3"):
             await running
     async with daemon.running():
         processor = await daemon.begun()
@@ -95,6 +95,7 @@ async def test_an_end_that_is_not_checkpointed_is_a_failure_and_read_again(
         await processor.close()
         with pytest.raises(ProcessorError, match="has not checkpointed in shardEnded: the end"):
             await running
+        assert not daemon.has_started
     async with daemon.running():
         processor = await daemon.begun()
         assert (processor.shard, await processor.take_records(1)) == ("shardId-000000000000", [0])
@@ -120,13 +121,13 @@ async def test_other_output_is_passed_over(
         daemon.put(1)
         assert await processor.take_records(1) == [0]
     told = [one.getMessage() for one in caplog.records if one.name == child.__name__]
-    assert [one.partition("no message: ")[2] for one in told[:3]] == [
+    assert [one.partition("writes: ")[2] for one in told[:3]] == [
         "importing",
         "[1]",
         '{"action": "unheard of"}',
     ]
     assert told[3].endswith("[" * 200)
-    assert "a line of more than 65536 bytes" in told[4]
+    assert "writes a line too long to be read" in told[4]
     assert len(told) == 5
 
 
@@ -139,7 +140,9 @@ async def test_a_processor_that_does_not_stop_is_killed_after_the_grace(
         await processor.expect("processRecords")
         daemon.stop()
         await running
-    assert "have not stopped within 0.05 seconds (shutdownGraceMillis)" in caplog.text
+    assert (
+        "do not stop within 0.05 seconds (shutdownGraceMillis) are killed: orders/" in caplog.text
+    )
     async with daemon.running():
         processor = await daemon.begun()
         assert await processor.take_records(1) == [0]
@@ -155,7 +158,7 @@ async def test_a_processor_that_stays_behind_the_end_of_its_input_is_killed(
         await processor.take("shutdownRequested")
         await processor.take("leaseLost")
         await running
-    assert "still runs 0.05 seconds after the end of its input: it is killed" in caplog.text
+    assert "does not end, and is killed" in caplog.text
 
 
 async def test_an_executable_that_does_not_exist_is_refused_before_any_call(

@@ -105,3 +105,19 @@ async def test_a_shard_that_is_taken_from_a_busy_processor_is_lost_without_a_che
             await kept.take("leaseLost")
             await kept.close()
             await running
+
+
+async def test_fan_out_is_the_default_and_its_consumer_stays(daemon: Daemon) -> None:
+    daemon.more["retrievalMode"] = "FANOUT"
+    daemon.put(2)
+    async with daemon.running() as running:
+        processor = await daemon.begun()
+        assert await processor.take_records(2) == [0, 1]
+        daemon.put(1)
+        assert await processor.take_records(1) == [2]
+        daemon.stop()
+        await processor.take("shutdownRequested")
+        await processor.take("leaseLost")
+        await processor.close()
+        await running
+    assert set(daemon.server.consumers(STREAM)) == {"tests"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -62,7 +63,11 @@ def test_the_sample_of_kcl_python_reads_with_the_lease_table_of_the_kcl() -> Non
     config = config_of()
     properties = config.properties
     assert config.command == ("sample_kclpy_app.py",)
-    assert (config.timeout_seconds, config.grace_seconds, config.passes_empty) == (None, 20, False)
+    assert (config.timeout_seconds, config.grace_seconds, config.passes_empty) == (
+        math.inf,
+        20,
+        False,
+    )
     assert StreamsConfig.from_properties(properties).streams[0].name == "kclpysample"
     leases = LeaseConfig.from_properties(properties)
     assert (leases.is_enabled, leases.format) == (True, LeaseFormat.KCL)
