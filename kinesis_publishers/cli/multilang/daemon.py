@@ -40,6 +40,7 @@ class Processors(DeliverySink):
     _scope: TaskScope = field(init=False)
     _fetcher: KinesisDataFetcher = field(init=False)
     _running: dict[ShardKey, ShardProcessor] = field(factory=dict, init=False)
+    _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
     # The shards whose last answer had records.
     _busy: set[ShardKey] = field(factory=set, init=False)
 
@@ -56,7 +57,9 @@ class Processors(DeliverySink):
         checkpoints = ShardCheckpoints(key, self._fetcher)
         processor = ShardProcessor(shard, self._config, checkpoints, self._clock, former)
         self._running[key] = processor
-        self._scope.spawn(self._run(processor), name=f"process {shard}")
+        task = self._scope.spawn(self._run(processor), name=str(shard))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return processor
 
     async def _run(self, processor: ShardProcessor) -> None:
@@ -69,9 +72,8 @@ class Processors(DeliverySink):
                 _LOGGER.error("%s", error)
             self.is_stopping.set()
         finally:
-            key = processor.shard.key
-            if self._running.get(key) is processor:
-                del self._running[key]
+            if self._running.get(processor.shard.key) is processor:
+                del self._running[processor.shard.key]
 
     async def deliver(self, delivery: Delivery) -> None:
         try:
@@ -114,22 +116,20 @@ class Processors(DeliverySink):
 
     async def shut_down(self) -> None:
         """Let every processor finish what it has, and stop; kill those that take too long."""
-        processors = tuple(self._running.values())
-        for one in processors:
+        for one in tuple(self._running.values()):
             one.leave(is_lost=False)
         try:
             async with self._clock.timeout(self._config.grace_seconds):
-                for one in processors:
-                    await one.has_ended.wait()
+                while self._tasks:
+                    await asyncio.wait(self._tasks)
         except TimeoutError:
-            late = [one for one in processors if not one.has_ended.is_set()]
             _LOGGER.warning(
                 "Processors that do not stop within %g seconds (shutdownGraceMillis) are killed: %s",
                 self._config.grace_seconds,
-                ", ".join(str(one.shard) for one in late),
+                ", ".join(one.get_name() for one in self._tasks),
             )
-            for one in late:
-                one.cancel()
+            for task in self._tasks:
+                task.cancel()
         self._has_stopped.set()
 
 
@@ -154,15 +154,11 @@ async def run_daemon(config: DaemonConfig, clock: Clock | None = None) -> None:
         TaskScope() as scope,
     ):
         processors.begin(fetcher, scope)
-        scope.spawn(_read(fetcher, processors), name="read streams")
+        reading = scope.spawn(fetcher.run(), name="read streams")
+        reading.add_done_callback(lambda _: processors.is_stopping.set())
         with stopped_by_signals(lambda _: processors.is_stopping.set()):
             await processors.is_stopping.wait()
             await processors.shut_down()
         fetcher.stop()
     if processors.failure is not None:
         raise processors.failure
-
-
-async def _read(fetcher: KinesisDataFetcher, processors: Processors) -> None:
-    await fetcher.run()
-    processors.is_stopping.set()

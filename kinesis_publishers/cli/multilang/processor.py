@@ -122,12 +122,7 @@ class ShardProcessor:
     def cut(self) -> None:
         """Hand over no more records."""
         self.is_cut = True
-        if self._child is None:
-            self.cancel()
-
-    def cancel(self) -> None:
-        """Kill the process."""
-        if self._task is not None:
+        if self._child is None and self._task is not None:
             self._task.cancel()
 
     def _ask(self, work: Callable[[], Awaitable[None]]) -> _Call:

@@ -247,17 +247,15 @@ def _reason(key: str) -> str:
 def _credentials(given: Mapping[str, str]) -> Iterator[tuple[cf.Option[Any], str]]:
     """Yield the options that mean the providers of credentials of the SDK for Java."""
     named = {key: value for key, value in given.items() if key.startswith(_CREDENTIALS) and value}
-    if strange := named.keys() - {f"{_CREDENTIALS}{of}" for of in ("", "DynamoDB", "CloudWatch")}:
-        raise InvalidOptionError(f"{min(strange)} configures a class of Java: remove it")
-    if len({*named.values()}) > 1:
+    if others := [key for key, value in named.items() if value != named.get(_CREDENTIALS)]:
         raise InvalidOptionError(
-            f"{', '.join(named)} differ: one provider serves Kinesis, DynamoDB and CloudWatch here"
+            f"{others[0]}: one provider, {_CREDENTIALS}, serves all services here; remove it"
         )
     providers = [one.strip() for one in next(iter(named.values()), "").split(",") if one.strip()]
     names = [one.split("|")[0].rpartition(".")[2] for one in providers]
     environment = "EnvironmentVariableCredentialsProvider"
-    others = {*names} - {*_IN_CHAIN.split()}
-    if not others or (len(names) > 1 and others == {environment}):
+    unchained = {*names} - {*_IN_CHAIN.split()}
+    if not unchained or (len(names) > 1 and unchained == {environment}):
         return
     own, provider, arguments = cf.CredentialsConfig, cf.CredentialsProvider, providers[0].split("|")
     if names == [environment]:

@@ -206,8 +206,14 @@ def test_a_provider_that_is_a_class_of_java_is_refused_without_its_arguments() -
         ({"metricsLevel": "ALL"}, "metricsLevel: got 'ALL'"),
         ({"initialPositionInStream": "NOW"}, "initialPositionInStream: got 'NOW'"),
         ({"kinesisClient_maxConcurrency": "5"}, "kinesisClient.maxConcurrency: not an option"),
-        ({"AwsCredentialsProvider_x": "5"}, "awsCredentialsProvider.x configures a class of Java"),
-        ({"AwsCredentialsProviderDynamoDB": "Profile"}, "differ: one provider serves Kinesis"),
+        (
+            {"AwsCredentialsProvider_x": "5"},
+            "awsCredentialsProvider.x: one provider, awsCredentialsProvider, serves all",
+        ),
+        (
+            {"AwsCredentialsProviderDynamoDB": "Profile"},
+            "awsCredentialsProviderDynamoDB: one provider",
+        ),
         ({"maxRecords": "500", "kinesis_shard_getrecords_maxrecordcount": "7"}, "mean the same"),
     ],
 )
