@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from attrs import define, field
 
+from kinesis_publishers.abc import SharedReading
 from kinesis_publishers.errors import (
     CheckpointError,
     KinesisPublishersError,
@@ -15,7 +16,6 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.model import SequenceNumber, ShardKey, ShardProgress, StartingPosition
 from kinesis_publishers.progress.checkpointer import Checkpointer
-from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -37,17 +37,13 @@ class ShardCheckpoints:
     """
 
     _key: ShardKey
-    _fetcher: KinesisDataFetcher
+    _checkpointer: Checkpointer
+    _sharing: SharedReading
     # The last record that was handed over, and the progress of the shard behind it.
     _largest: SequenceNumber | None = field(default=None, init=False)
     _reached: ShardProgress | None = field(default=None, init=False)
     is_lost: bool = field(default=False, init=False)
     is_end_written: bool = field(default=False, init=False)
-
-    @property
-    def _checkpointer(self) -> Checkpointer:
-        assert self._fetcher.checkpointer is not None, "a daemon has an application"
-        return self._fetcher.checkpointer
 
     @property
     def stored(self) -> ShardProgress | None:
@@ -57,21 +53,20 @@ class ShardCheckpoints:
     def has_stored_end(self, shard: ShardKey) -> bool:
         """Return whether the end of a shard is stored, by any worker, or the shard is gone."""
         # The lease on an ended shard is given up with the write of its end.
-        known = self._fetcher.sharing.known_progress()
+        known = self._sharing.known_progress()
         progress = self._checkpointer.stored.get(shard) or known.get(shard)
         return progress is None or progress.is_ended
 
     @property
     def may_hand_over(self) -> bool:
         """Whether records of the shard may be processed now."""
-        return self._fetcher.sharing.may_deliver(self._key)
+        return self._sharing.may_deliver(self._key)
 
-    def note_handed(self, last: SequenceNumber, progress: ShardProgress) -> None:
-        """Note the last record of a delivery, after which the shard has ``progress``."""
-        self._largest, self._reached = _as_kcl(last), progress
-
-    def note_end(self, progress: ShardProgress) -> None:
-        """Let the end of the shard, with its ``progress``, be the farthest checkpoint."""
+    def note(self, progress: ShardProgress, last: SequenceNumber | None = None) -> None:
+        """Note that a delivery up to ``last``, or the end, is handed over with ``progress``."""
+        if last is not None:
+            # A record outside of an aggregate has the number 0 in the KCL.
+            self._largest = SequenceNumber(last.sequence_number, last.sub_sequence_number or 0)
         self._reached = progress
 
     async def write(self, number: Any, sub: Any) -> str | None:
@@ -91,12 +86,13 @@ class ShardCheckpoints:
     def _progress_at(self, number: Any, sub: Any, stored: ShardProgress) -> ShardProgress | None:
         """Return the progress behind a record, ``None`` if it is stored; ``ValueError`` if not."""
         wanted, last = SequenceNumber(str(number), int(sub or 0)), stored.processed
+        if int(sub or 0) < 0:
+            raise ValueError("no record has a negative number")
         if wanted == self._largest:
             return self._reached
         if last is not None and last in (wanted, wanted.whole):
             return None
-        is_early = (wanted.sub_sequence_number or 0) < 0 or (last is not None and wanted < last)
-        if self._largest is None or wanted > self._largest or is_early:
+        if self._largest is None or wanted > self._largest or (last is not None and wanted < last):
             raise ValueError("it was not handed over, or is before the last checkpoint")
         return ShardProgress(position=StartingPosition.at(wanted))
 
@@ -115,8 +111,3 @@ class ShardCheckpoints:
             return _THROTTLED if is_throttled else _STORE_FAILED
         self.is_end_written = progress.is_ended and self.has_stored_end(self._key)
         return None if self.is_end_written or self.stored is not None else _LOST
-
-
-def _as_kcl(number: SequenceNumber) -> SequenceNumber:
-    # A record outside of an aggregate has the number 0 there.
-    return SequenceNumber(number.sequence_number, number.sub_sequence_number or 0)

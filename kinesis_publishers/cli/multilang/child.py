@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,7 +21,6 @@ _LOGGER = logging.getLogger(__name__)
 
 # A message has a few hundred bytes. A longer line is output of the processor, and not kept.
 _LONGEST_LINE: Final = 65_536
-_LONGEST_SHOWN: Final = 200
 # How long a processor that was told to end may still work.
 _END_SECONDS: Final = 10.0
 
@@ -55,10 +56,7 @@ class Child:
         return cls(name, process, clock)
 
     def write(self, line: bytes) -> None:
-        """Send a line; it does not wait, because the process may be writing itself.
-
-        There is one message at a time. A process that has ended is noticed by :meth:`answer`.
-        """
+        """Send a line, without a wait: the process may be writing itself."""
         assert self._process.stdin is not None
         if not self._process.stdin.is_closing():
             self._process.stdin.write(line)
@@ -73,7 +71,7 @@ class Child:
             if (found := parse(line)) is not None:
                 return found
             if text := line.decode(errors="replace").strip():
-                _LOGGER.info("The processor of %s writes: %s", self._name, text[:_LONGEST_SHOWN])
+                _LOGGER.info("The processor of %s writes: %s", self._name, text[:200])
         # It may have closed its standard output only.
         await self.end()
         code = self._process.returncode
@@ -109,11 +107,13 @@ class Child:
         except TimeoutError:
             # The KCL would wait for ever.
             _LOGGER.warning("The processor of %s does not end, and is killed", self._name)
-        finally:
             self.kill()
-            await self._process.wait()
+            # Something of another group may still have its standard output.
+            with suppress(TimeoutError):
+                async with self._clock.timeout(_END_SECONDS):
+                    await self._process.wait()
 
     def kill(self) -> None:
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
+        """Kill the process, and what it has started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)

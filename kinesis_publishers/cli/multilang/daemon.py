@@ -30,6 +30,7 @@ class Processors(DeliverySink):
     Attributes:
         is_stopping: set when reading has to end: asked for, or because a processor has failed.
         failure: the first failure of a processor.
+        scope, fetcher: where processors work, and what reads; set before anything is read.
     """
 
     _config: DaemonConfig
@@ -37,16 +38,12 @@ class Processors(DeliverySink):
     is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
     failure: ProcessorError | None = field(default=None, init=False)
     _has_stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _scope: TaskScope = field(init=False)
-    _fetcher: KinesisDataFetcher = field(init=False)
+    scope: TaskScope = field(init=False)
+    fetcher: KinesisDataFetcher = field(init=False)
     _running: dict[ShardKey, ShardProcessor] = field(factory=dict, init=False)
     _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
     # The shards whose last answer had records.
     _busy: set[ShardKey] = field(factory=set, init=False)
-
-    def begin(self, fetcher: KinesisDataFetcher, scope: TaskScope) -> None:
-        """Set what reads, and in which scope processors work, before anything is read."""
-        self._fetcher, self._scope = fetcher, scope
 
     def _processor(self, shard: Shard) -> ShardProcessor:
         """Return the processor of a shard; a new one waits for the end of the former one."""
@@ -54,10 +51,11 @@ class Processors(DeliverySink):
         former = self._running.get(key)
         if former is not None and not former.is_cut:
             return former
-        checkpoints = ShardCheckpoints(key, self._fetcher)
+        assert self.fetcher.checkpointer is not None, "a daemon has an application"
+        checkpoints = ShardCheckpoints(key, self.fetcher.checkpointer, self.fetcher.sharing)
         processor = ShardProcessor(shard, self._config, checkpoints, self._clock, former)
         self._running[key] = processor
-        task = self._scope.spawn(self._run(processor), name=str(shard))
+        task = self.scope.spawn(self._run(processor), name=str(shard))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return processor
@@ -66,10 +64,8 @@ class Processors(DeliverySink):
         try:
             await processor.run()
         except ProcessorError as error:
-            if self.failure is None:
-                self.failure = error
-            else:
-                _LOGGER.error("%s", error)
+            _LOGGER.error("%s", error)
+            self.failure = self.failure or error
             self.is_stopping.set()
         finally:
             if self._running.get(processor.shard.key) is processor:
@@ -80,7 +76,7 @@ class Processors(DeliverySink):
             if not self.is_stopping.is_set():
                 self._busy.add(delivery.shard.key)
                 processor, batch = self._processor(delivery.shard), delivery.batch
-                with self._fetcher.slow_calls.watching("the processor", batch.shard.key, batch):
+                with self.fetcher.slow_calls.watching("the processor", batch.shard.key, batch):
                     await processor.process(delivery)
             if self.is_stopping.is_set():
                 # Nothing more is processed: read no further.
@@ -104,10 +100,9 @@ class Processors(DeliverySink):
 
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
         if (processor := self._running.get(shard)) is not None:
+            processor.cut()
             if is_lost:
                 processor.leave(is_lost=True)
-            else:
-                processor.cut()
 
     async def let_go(self, shard: ShardKey) -> None:
         if (processor := self._running.get(shard)) is not None:
@@ -124,7 +119,7 @@ class Processors(DeliverySink):
                     await asyncio.wait(self._tasks)
         except TimeoutError:
             _LOGGER.warning(
-                "Processors that do not stop within %g seconds (shutdownGraceMillis) are killed: %s",
+                "Processors that take more than %g seconds (shutdownGraceMillis) are killed: %s",
                 self._config.grace_seconds,
                 ", ".join(one.get_name() for one in self._tasks),
             )
@@ -143,8 +138,7 @@ async def run_daemon(config: DaemonConfig, clock: Clock | None = None) -> None:
     """
     if shutil.which(config.command[0]) is None:
         raise InvalidOptionError(
-            f"executableName: there is no program {config.command[0]!r}; give a path, or put it "
-            "on the PATH, with permission to execute"
+            f"executableName: there is no program {config.command[0]!r} on the PATH; give its path"
         )
     processors = Processors(config, clock or SystemClock())
     async with (
@@ -153,7 +147,7 @@ async def run_daemon(config: DaemonConfig, clock: Clock | None = None) -> None:
         ) as fetcher,
         TaskScope() as scope,
     ):
-        processors.begin(fetcher, scope)
+        processors.fetcher, processors.scope = fetcher, scope
         reading = scope.spawn(fetcher.run(), name="read streams")
         reading.add_done_callback(lambda _: processors.is_stopping.set())
         with stopped_by_signals(lambda _: processors.is_stopping.set()):

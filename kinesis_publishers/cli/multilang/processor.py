@@ -76,9 +76,8 @@ class ShardProcessor:
     async def _work(self, stored: ShardProgress) -> None:
         self._child = await Child.start(str(self.shard), self._config.command, self._clock)
         try:
-            number, sub = checkpoint_of(stored, None)
-            begin = {"shardId": self.shard.shard_id, "sequenceNumber": number}
-            await self._tell(protocol.INITIALIZE, subSequenceNumber=sub, **begin)
+            numbers = dict(zip(protocol.NUMBERS, checkpoint_of(stored, None), strict=True))
+            await self._tell(protocol.INITIALIZE, shardId=self.shard.shard_id, **numbers)
             while not self._is_over:
                 call = await self._calls.get()
                 try:
@@ -98,8 +97,7 @@ class ShardProcessor:
         try:
             await call.is_done.wait()
         finally:
-            # The caller may have been cancelled before its turn.
-            call.is_wanted = False
+            call.is_wanted = False  # It may have been cancelled before its turn.
 
     def pass_empty(self, millis_behind_latest: int | None) -> None:
         """Call the process without records, unless it has something to do."""
@@ -111,10 +109,7 @@ class ShardProcessor:
         self._ask(lambda: self._end(progress))
 
     def leave(self, *, is_lost: bool) -> None:
-        """Hand over no more records, and let the process end; unless ``is_lost`` it may checkpoint.
-
-        What it has is finished first.
-        """
+        """Let the process finish what it has, and end; unless ``is_lost`` it may checkpoint."""
         self.cut()
         self._checkpoints.is_lost |= is_lost
         self._ask(lambda: self._leave(is_lost))
@@ -138,7 +133,7 @@ class ShardProcessor:
             await self._clock.sleep(_ASK_AGAIN_SECONDS)
         last = delivery.batch.last_sequence_number
         if last is not None and not self.is_cut:
-            self._checkpoints.note_handed(last, delivery.progress)
+            self._checkpoints.note(delivery.progress, last)
             await self._process_records(delivery.batch, delivery.batch.millis_behind_latest)
 
     async def _process_records(self, batch: RecordBatch | None, lag: int | None) -> None:
@@ -149,14 +144,13 @@ class ShardProcessor:
     async def _end(self, progress: ShardProgress) -> None:
         if self.is_cut:
             return
-        self._checkpoints.note_end(progress)
+        self._checkpoints.note(progress)
         await self._tell(protocol.SHARD_ENDED)
         self._is_over = True
         if not self._checkpoints.is_end_written and self._checkpoints.stored is not None:
             raise ProcessorError(
                 f"The processor of {self.shard} has not checkpointed in {protocol.SHARD_ENDED}: "
-                "the end of the shard is not recorded, and the next run reads it again from the "
-                "last checkpoint"
+                "the end is not recorded, and the next run begins at the last checkpoint"
             )
 
     async def _leave(self, is_lost: bool) -> None:
@@ -172,12 +166,11 @@ class ShardProcessor:
         assert self._child is not None
         self._child.write(message)
         while (answer := await self._answer(action))["action"] == protocol.CHECKPOINT:
-            number, sub = answer.get("sequenceNumber"), answer.get("subSequenceNumber")
+            numbers = {name: answer.get(name) for name in protocol.NUMBERS}
             error: str | None = NO_CHECKPOINT
             if action not in (protocol.INITIALIZE, protocol.LEASE_LOST):
-                error = await self._checkpoints.write(number, sub)
-            said = {"sequenceNumber": number, "subSequenceNumber": sub, "error": error}
-            self._child.write(protocol.message(protocol.CHECKPOINT, **said))
+                error = await self._checkpoints.write(*numbers.values())
+            self._child.write(protocol.message(protocol.CHECKPOINT, error=error, **numbers))
         if (done := answer.get("responseFor")) != action:
             raise ProcessorError(
                 f"The processor of {self.shard} has answered {done!r:.100} to {action}"
@@ -185,13 +178,10 @@ class ShardProcessor:
 
     async def _answer(self, action: str) -> dict[str, Any]:
         assert self._child is not None
-        seconds = self._config.timeout_seconds
         try:
-            async with self._clock.timeout(seconds):
+            async with self._clock.timeout(self._config.timeout_seconds):
                 return await self._child.answer()
         except TimeoutError:
             self._child.kill()
-            raise ProcessorError(
-                f"The processor of {self.shard} has not answered {action} within {seconds:g} "
-                "seconds (timeoutInSeconds)"
-            ) from None
+            late = f"The processor of {self.shard} has not answered {action} in timeoutInSeconds"
+            raise ProcessorError(late) from None

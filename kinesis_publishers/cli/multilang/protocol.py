@@ -17,6 +17,7 @@ LEASE_LOST: Final = "leaseLost"
 SHARD_ENDED: Final = "shardEnded"
 SHUTDOWN_REQUESTED: Final = "shutdownRequested"
 CHECKPOINT: Final = "checkpoint"
+NUMBERS: Final = ("sequenceNumber", "subSequenceNumber")
 
 
 def message(action: str, **fields: Any) -> bytes:

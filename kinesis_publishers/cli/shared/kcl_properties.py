@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -85,8 +86,6 @@ _PRECEDENCE: Final = {
     "streamName": "streamArn",
     "initialPositionInStream": "initialPositionInStreamExtended",
 }
-# As the KCL does, which polls less often than this package.
-_IDLE_MILLIS: Final = 1500
 # The classes of the SDK for Java that botocore's chain covers.
 _IN_CHAIN: Final = (
     "DefaultCredentialsProvider DefaultAWSCredentialsProviderChain ContainerCredentialsProvider "
@@ -121,8 +120,11 @@ def daemon_config(pairs: Iterable[tuple[str, str]]) -> DaemonConfig:
     Raises:
         ConfigErrors: names every value that is wrong, and every key that cannot be followed.
     """
-    # As in Java, the last value of a key counts.
-    found = _Translation({_spelled(key): value.strip() for key, value in pairs})
+    # As in the KCL, the last value of a key counts, and only one name is written as one likes.
+    spelled = (
+        (re.sub("(?i)^awsCredentialsProvider", _CREDENTIALS, key), one) for key, one in pairs
+    )
+    found = _Translation({key: value.strip() for key, value in spelled})
     found.translate()
     problems, own = found.assignments.problems, found.own
     if not own[_EXECUTABLE]:
@@ -154,12 +156,6 @@ def properties_in(
     return config.properties, config.unused
 
 
-def _spelled(key: str) -> str:
-    # The only name in which the KCL ignores upper and lower case.
-    is_provider = key.lower().startswith(_CREDENTIALS.lower())
-    return f"{_CREDENTIALS}{key[len(_CREDENTIALS) :]}" if is_provider else key
-
-
 @define
 class _Translation:
     """Assigns options, by the KCL's rules, from the values that were given."""
@@ -188,7 +184,8 @@ class _Translation:
                 self.assignments.add(option, _CREDENTIALS, value)
         except InvalidOptionError as error:
             self.assignments.problems.append(error)
-        self._take_defaults(self.given.get("applicationName", ""))
+        found = {one.option.key: one.value for one in self.assignments.found}
+        self._take_defaults(str(found.get(cf.CheckpointConfig.application.key, "")))
 
     def _take(self, key: str, value: str) -> None:
         option = cf.find_option(key) or _MAPPED.get(key)
@@ -217,7 +214,8 @@ class _Translation:
         polls = any(self.given.get(name, "0") != "0" for name in _OF_POLLING.split())
         if mode == cf.POLLING.name or (mode == "DEFAULT" and polls):
             self._default(cf.SourceConfig.record_publisher, cf.POLLING.name)
-            self._default(cf.PollingConfig.interval_seconds, _IDLE_MILLIS)
+            # The KCL's default; this package polls more often.
+            self._default(cf.PollingConfig.interval_seconds, 1500)
         else:
             self._default(cf.SourceConfig.record_publisher, cf.EFO.name)
             self._take_consumer(application, self.own["fanoutConfig.consumerArn"])
@@ -226,8 +224,7 @@ class _Translation:
         registration = cf.RegistrationConfig
         self._default(registration.deregister, cf.DeregistrationPolicy.NEVER.value)
         if arn is None:
-            if application:
-                self._default(registration.consumer_name, application)
+            self._default(registration.consumer_name, application)
             return
         stream = self.given.get("streamArn") or self.given.get("streamName", "")
         member = registration.consumer_arn.of(cf.stream_name_of(stream))

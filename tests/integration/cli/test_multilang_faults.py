@@ -79,7 +79,9 @@ async def test_a_late_answer_is_a_failure(daemon: Daemon) -> None:
     async with daemon.running(timeoutInSeconds="1") as running:
         processor = await daemon.begun()
         await processor.expect("processRecords")
-        with pytest.raises(ProcessorError, match="has not answered processRecords within 1 sec"):
+        with pytest.raises(
+            ProcessorError, match="has not answered processRecords in timeoutInSeconds"
+        ):
             await running
 
 
@@ -140,9 +142,7 @@ async def test_a_processor_that_does_not_stop_is_killed_after_the_grace(
         await processor.expect("processRecords")
         daemon.stop()
         await running
-    assert (
-        "do not stop within 0.05 seconds (shutdownGraceMillis) are killed: orders/" in caplog.text
-    )
+    assert "take more than 0.05 seconds (shutdownGraceMillis) are killed: orders/" in caplog.text
     async with daemon.running():
         processor = await daemon.begun()
         assert await processor.take_records(1) == [0]
@@ -190,3 +190,14 @@ async def test_a_failure_of_kinesis_ends_the_processors(daemon: Daemon) -> None:
         with pytest.raises(Exception, match="GetRecords"):
             await running
         assert await processor.read() is None
+
+
+async def test_what_a_processor_has_started_is_killed_with_it(daemon: Daemon) -> None:
+    """It holds the output of the processor, which would never end."""
+    script = daemon.folder / "script"
+    script.write_text("#!/bin/sh\nsleep 1000 &\n")
+    script.chmod(0o755)
+    daemon.more |= {"executableName": str(script), "timeoutInSeconds": "1"}
+    async with daemon.running() as running:
+        with pytest.raises(ProcessorError, match="has not answered initialize in timeoutInSeconds"):
+            await running
