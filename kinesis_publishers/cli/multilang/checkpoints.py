@@ -63,7 +63,7 @@ class ShardCheckpoints:
         return self._sharing.may_deliver(self._key)
 
     def note(self, progress: ShardProgress, last: SequenceNumber | None = None) -> None:
-        """Note that a delivery up to ``last``, or the end, is handed over with ``progress``."""
+        """Let the ``progress`` after a delivery up to ``last``, or at the end, be the farthest."""
         if last is not None:
             # A record outside of an aggregate has the number 0 in the KCL.
             self._largest = SequenceNumber(last.sequence_number, last.sub_sequence_number or 0)
