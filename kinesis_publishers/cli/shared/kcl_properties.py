@@ -177,7 +177,8 @@ class _Translation:
             except InvalidOptionError as error:
                 self.assignments.problems.append(error)
         for key, value in self.given.items():
-            if value and key not in _OF_DAEMON and not key.startswith(_CREDENTIALS):
+            # A name of the KCL without a value is not given.
+            if (value or cf.find_option(key)) and key not in _OF_DAEMON:
                 self._take(key, value)
         try:
             for option, value in _credentials(self.given):
@@ -192,6 +193,8 @@ class _Translation:
         if option is not None:
             if not self.given.get(_PRECEDENCE.get(key, "")):
                 self.assignments.add(option, key, value)
+        elif key.startswith(_CREDENTIALS):
+            return
         elif key.startswith(("kinesisClient.", "dynamoDbClient.", "cloudWatchClient.")):
             self.assignments.add_moved(key, "it configures a client of Java. Remove it")
         else:

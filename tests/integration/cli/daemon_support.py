@@ -127,6 +127,8 @@ class Daemon:
             **self.more,
             **{key.replace("_", "."): value for key, value in more.items()},
         }
+        if values["kinesis.checkpoint.store"] != "sqlite":
+            del values["kinesis.checkpoint.sqlite.path"]
         return list(values.items())
 
     @asynccontextmanager

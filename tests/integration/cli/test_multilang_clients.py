@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,10 @@ _NODE = Path(__file__).with_name("node")
 
 
 def fetched(*command: str, cwd: Path) -> None:
+    """Run what fetches a package; without its registry the test is skipped, and fails in CI."""
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode and "CI" not in os.environ:
+        pytest.skip(f"{command[0]} cannot fetch it: {done.stderr[-200:]}")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -49,7 +53,6 @@ def node_processor(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def properties(daemon: Daemon, dynamodb_url: str, command: str) -> dict[str, str]:
     values = dict(daemon.pairs(kinesis_checkpoint_store="dynamodb"))
-    del values["kinesis.checkpoint.sqlite.path"]
     table = f"multilang-{daemon.folder.name}"
     return values | {
         "executableName": command,

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from kinesis_publishers.checkpoints import MemoryCheckpointStore
 from kinesis_publishers.cli.multilang import child
 from kinesis_publishers.cli.multilang.child import ProcessorError
-from kinesis_publishers.errors import InvalidOptionError
+from kinesis_publishers.errors import (
+    ConnectionFailedError,
+    InvalidOptionError,
+    ThroughputExceededError,
+)
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.integration.cli.daemon_support import STREAM, payloads
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_publishers.checkpoints.versions import Change, Refusal
     from tests.integration.cli.daemon_support import Daemon
 
 
@@ -201,3 +209,40 @@ async def test_what_a_processor_has_started_is_killed_with_it(daemon: Daemon) ->
     async with daemon.running() as running:
         with pytest.raises(ProcessorError, match="has not answered initialize in timeoutInSeconds"):
             await running
+
+
+class ThrottledStore(MemoryCheckpointStore):
+    """A store that refuses every write while ``failure`` is set."""
+
+    failure: ClassVar[Exception | None] = None
+
+    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
+        if self.failure is not None:
+            raise self.failure
+        return await super()._apply(changes)
+
+
+@pytest.mark.parametrize(
+    ("failure", "name"),
+    [
+        (ThroughputExceededError("too many writes"), "ThrottlingException"),
+        (ConnectionFailedError("no store"), "KinesisClientLibDependencyException"),
+    ],
+)
+async def test_a_store_that_takes_no_writes_is_told_by_the_name_of_the_kcl(
+    daemon: Daemon, failure: Exception, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint may be asked for again, and work continues meanwhile."""
+    daemon.more["kinesis.checkpoint.store"] = f"{__name__}:{ThrottledStore.__name__}"
+    daemon.more["kinesis.checkpoint.store.maxretries"] = "0"
+    daemon.put(1)
+    async with daemon.running(applicationName=name):
+        processor = await daemon.begun()
+        await processor.expect("processRecords")
+        with monkeypatch.context() as failing:
+            failing.setattr(ThrottledStore, "failure", failure)
+            assert await processor.checkpoint() == name
+        assert await processor.checkpoint() is None
+        processor.done("processRecords")
+        daemon.put(1)
+        assert await processor.take_records(1) == [1]
