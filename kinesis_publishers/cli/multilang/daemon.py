@@ -64,7 +64,8 @@ class Processors(DeliverySink):
         try:
             await processor.run()
         except ProcessorError as error:
-            _LOGGER.error("%s", error)
+            if self.failure is not None:
+                _LOGGER.error("%s", error)  # The first one is raised.
             self.failure = self.failure or error
             self.is_stopping.set()
         finally:

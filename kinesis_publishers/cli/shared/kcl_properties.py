@@ -17,7 +17,7 @@ from kinesis_publishers.errors import ConfigErrors, InvalidOptionError, MissingO
 
 _EXECUTABLE: Final = "executableName"
 _CREDENTIALS: Final = "awsCredentialsProvider"
-_MAPPED: Final[Mapping[str, cf.Option[Any]]] = {
+MAPPED: Final[Mapping[str, cf.Option[Any]]] = {
     "streamName": cf.StreamsConfig.names,
     "streamArn": cf.StreamsConfig.names,
     "applicationName": cf.CheckpointConfig.application,
@@ -69,7 +69,7 @@ _OF_POLLING: Final = (
     "maxRecords idleTimeBetweenReadsInMillis retryGetRecordsInSeconds maxGetRecordsThreadPool "
     "millisBehindLatestThresholdForReducedTps"
 )
-_OF_DAEMON: Final[Mapping[str, cf.Option[Any]]] = {
+OF_DAEMON: Final[Mapping[str, cf.Option[Any]]] = {
     name: cf.Option(key=name, parser=parser, default=default, doc="")
     for name, parser, default in (
         (_EXECUTABLE, cf.Text(), ""),
@@ -169,7 +169,7 @@ class _Translation:
         return any(one.option == option for one in self.assignments.found)
 
     def translate(self) -> None:
-        for key, option in _OF_DAEMON.items():
+        for key, option in OF_DAEMON.items():
             self.own[key] = option.default
             try:
                 if text := self.given.get(key):
@@ -178,7 +178,7 @@ class _Translation:
                 self.assignments.problems.append(error)
         for key, value in self.given.items():
             # A name of the KCL without a value is not given.
-            if (value or cf.find_option(key)) and key not in _OF_DAEMON:
+            if (value or cf.find_option(key)) and key not in OF_DAEMON:
                 self._take(key, value)
         try:
             for option, value in _credentials(self.given):
@@ -189,7 +189,7 @@ class _Translation:
         self._take_defaults(str(found.get(cf.CheckpointConfig.application.key, "")))
 
     def _take(self, key: str, value: str) -> None:
-        option = cf.find_option(key) or _MAPPED.get(key)
+        option = cf.find_option(key) or MAPPED.get(key)
         if option is not None:
             if not self.given.get(_PRECEDENCE.get(key, "")):
                 self.assignments.add(option, key, value)
@@ -240,7 +240,7 @@ def _reason(key: str) -> str:
     for reason, names in _UNUSED.items():
         if any(fnmatchcase(key, name) for name in names.split()):
             return reason
-    near = difflib.get_close_matches(key, [*_MAPPED, *_OF_DAEMON], n=1)
+    near = difflib.get_close_matches(key, [*MAPPED, *OF_DAEMON], n=1)
     return "the KCL has no such property" + "".join(f"; did you mean {one}?" for one in near)
 
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kinesis_publishers.cli.shared.kcl_properties import DaemonConfig, daemon_config
+from kinesis_publishers.cli.shared.kcl_properties import (
+    MAPPED,
+    OF_DAEMON,
+    DaemonConfig,
+    daemon_config,
+)
 from kinesis_publishers.config import (
     AwsConfig,
     CheckpointConfig,
@@ -29,9 +35,6 @@ from kinesis_publishers.config import (
 from kinesis_publishers.errors import ConfigErrors
 from kinesis_publishers.model import StartingPosition
 from tests.unit.cli.cli_support import run_command
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # From the sample of amazon_kclpy 3.2.
 SAMPLE = {
@@ -263,3 +266,9 @@ def test_a_mistake_is_one_message(file: Path) -> None:
     assert result.exit_code == 1
     assert "maxRecords: got 'many'" in result.stderr
     assert "executableName is missing" in result.stderr
+
+
+def test_the_page_has_every_name_that_has_an_effect() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "multilang.md").read_text(encoding="utf-8")
+    names = [*MAPPED, *OF_DAEMON]
+    assert [name for name in names if f"`{name}`" not in text] == []
