@@ -121,18 +121,15 @@ def daemon_config(pairs: Iterable[tuple[str, str]]) -> DaemonConfig:
         ConfigErrors: names every value that is wrong, and every key that cannot be followed.
     """
     # As in the KCL, the last value of a key counts, and only one name is written as one likes.
-    spelled = (
-        (re.sub("(?i)^awsCredentialsProvider", _CREDENTIALS, key), one) for key, one in pairs
-    )
-    found = _Translation({key: value.strip() for key, value in spelled})
+    name = "(?i)^awsCredentialsProvider"
+    found = _Translation({re.sub(name, _CREDENTIALS, key): one.strip() for key, one in pairs})
     found.translate()
-    problems, own = found.assignments.problems, found.own
+    own, problems = found.own, found.assignments.problems
     if not own[_EXECUTABLE]:
         problems.append(MissingOptionError(f"{_EXECUTABLE} is missing: name your processor"))
     if not found.has(cf.CheckpointConfig.application):
         # Every option of leases would be a problem without it.
-        missing = MissingOptionError("applicationName is missing: name the application")
-        raise ConfigErrors([*problems, missing])
+        raise ConfigErrors([*problems, MissingOptionError("applicationName is missing")])
     return DaemonConfig(
         properties=cf.Properties.from_assignments(found.assignments).without_end(),
         command=tuple(own[_EXECUTABLE].split()),
