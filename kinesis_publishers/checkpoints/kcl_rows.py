@@ -142,7 +142,7 @@ def progress_in(
     if "position" in state:
         ours = progress_of(state)
         instant = ours.position.timestamp
-        if (text, sub) in {_checkpoint_of(ours, None), _checkpoint_of(ours, instant)}:
+        if (text, sub) in {checkpoint_of(ours, None), checkpoint_of(ours, instant)}:
             return ours
     if text in (_SHARD_END, PositionType.TRIM_HORIZON.value):
         return ShardProgress(position=StartingPosition.trim_horizon(), is_ended=text == _SHARD_END)
@@ -154,7 +154,7 @@ def progress_in(
     return ShardProgress(position=StartingPosition.at(number))
 
 
-def _checkpoint_of(progress: ShardProgress, initial: datetime | None) -> tuple[str, int]:
+def checkpoint_of(progress: ShardProgress, initial: datetime | None) -> tuple[str, int]:
     """Return ``checkpoint`` and ``checkpointSubSequenceNumber``."""
     position, number = progress.position, progress.position.sequence_number
     if progress.is_ended:
@@ -206,7 +206,7 @@ def row_update(
     }:
         return _request_to_kcl(key, lease)
     version = attempt.version
-    text, sub = _checkpoint_of(checkpoint.progress, initial)
+    text, sub = checkpoint_of(checkpoint.progress, initial)
     changes = _lease_changes(lease) | {
         "leaseCounter": version.number,
         "checkpoint": text,

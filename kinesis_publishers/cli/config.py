@@ -23,6 +23,7 @@ from kinesis_publishers.cli.shared.console import (
 )
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import counted
+from kinesis_publishers.cli.shared.kcl_properties import properties_in
 from kinesis_publishers.config import (
     CheckpointConfig,
     FanOutConfig,
@@ -37,6 +38,7 @@ from kinesis_publishers.config.catalogue import (
     find_option,
 )
 from kinesis_publishers.config.option import MASK, Option, accepted_text, value_text
+from kinesis_publishers.config.properties import pairs_in
 from kinesis_publishers.config.rules import IneffectiveKey, ineffective_keys
 from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
@@ -134,7 +136,7 @@ def list_command(text: str, as_json: bool) -> None:
 
 def _check(content: bytes, *, name: str, partial: bool, permissions: str | None) -> _Findings:
     try:
-        properties = Properties.from_text(content, name=name, complete=not partial)
+        properties, notes = properties_in(pairs_in(content, name=name), complete=not partial)
     except ConfigErrors as error:
         return _Findings(errors=tuple(map(str, error.problems)))
     errors = []
@@ -158,7 +160,7 @@ def _check(content: bytes, *, name: str, partial: bool, permissions: str | None)
         except KinesisPublishersError as error:
             errors.append(str(error))
         errors += [one.reason for one in proved if one.verdict == "denied"]
-    return _Findings(tuple(errors), ineffective_keys(properties), values, proved)
+    return _Findings(tuple(errors), (*notes, *ineffective_keys(properties)), values, proved)
 
 
 async def _prove(properties: Properties, wanted: str) -> tuple[Permission, ...]:

@@ -23,6 +23,7 @@ _OWN: Final = {
     "consumers": "Manage the stream consumers of enhanced fan-out by hand.",
     "init": "Write a small project that works: a program, its tests, and a README.",
     "leases": "Show and change which worker reads which shard, and how far.",
+    "multilang": "Run the processors of a MultiLangDaemon's .properties FILE, without Java.",
     "local": "Serve a local Kinesis with one stream, in memory, until Ctrl-C.",
     "put": "Write records to a stream: each DATA, else each line of a file or of standard input.",
     "shards": (

@@ -137,6 +137,9 @@ class DeliverySink(ABC):
         the end of the delivery in progress.
         """
 
+    async def let_go(self, shard: ShardKey) -> None:  # noqa: B027 - optional to override
+        """Finish with a shard that was withdrawn and not lost, before its lease is released."""
+
     def observe_discovery(self) -> None:  # noqa: B027 - optional to override
         """Called after a listing, when new shards have started."""
 
@@ -160,6 +163,9 @@ class ForwardingSink(DeliverySink):
 
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
         self._inner.withdraw(shard, is_lost=is_lost)
+
+    async def let_go(self, shard: ShardKey) -> None:
+        await self._inner.let_go(shard)
 
     def observe_discovery(self) -> None:
         self._inner.observe_discovery()

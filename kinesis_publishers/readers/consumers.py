@@ -295,6 +295,7 @@ class RunningConsumers:
                 self._sink.withdraw(key, is_lost=False)
                 self._stop(key)
                 await asyncio.wait([task])
+                await self._sink.let_go(key)
             if self._checkpointer is not None:
                 await self._checkpointer.flush()
             await self._sink.sharing.release([key])

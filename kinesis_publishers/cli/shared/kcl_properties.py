@@ -1,0 +1,271 @@
+"""The properties of the KCL's MultiLangDaemon, and what each of them means here."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from attrs import define, field, frozen
+
+from kinesis_publishers import config as cf
+from kinesis_publishers.config.rules import IneffectiveKey
+from kinesis_publishers.errors import ConfigErrors, InvalidOptionError, MissingOptionError
+
+_EXECUTABLE: Final = "executableName"
+_CREDENTIALS: Final = "awsCredentialsProvider"
+MAPPED: Final[Mapping[str, cf.Option[Any]]] = {
+    "streamName": cf.StreamsConfig.names,
+    "streamArn": cf.StreamsConfig.names,
+    "applicationName": cf.CheckpointConfig.application,
+    "tableName": cf.DynamoDbCheckpointConfig.table,
+    "workerId": cf.LeaseConfig.worker_id,
+    "workerIdentifier": cf.LeaseConfig.worker_id,
+    "failoverTimeMillis": cf.LeaseConfig.failover_seconds,
+    "gracefulLeaseHandoffTimeoutMillis": cf.LeaseConfig.handover_seconds,
+    "maxLeasesForWorker": cf.LeaseConfig.max_leases,
+    "shardSyncIntervalMillis": cf.DiscoveryConfig.interval_seconds,
+    "initialPositionInStream": cf.InitialPositionConfig.position,
+    "initialPositionInStreamExtended": cf.InitialPositionConfig.timestamp.text,
+    "regionName": cf.AwsConfig.region,
+    "kinesisEndpoint": cf.AwsConfig.endpoint_url,
+    "dynamoDBEndpoint": cf.DynamoDbCheckpointConfig.endpoint_url,
+    "maxRecords": cf.PollingConfig.max_records,
+    "idleTimeBetweenReadsInMillis": cf.PollingConfig.interval_seconds,
+    "fanoutConfig.consumerName": cf.RegistrationConfig.consumer_name,
+}
+_UNUSED: Final = {
+    "this package does not need it": (
+        "processingLanguage maxActiveThreads maxLeaseRenewalThreads maxGetRecordsThreadPool "
+        "parentShardPollIntervalMillis cleanupLeasesUponShardCompletion skipShardSync* "
+        "ignoreUnexpectedChildShards validateSequenceNumberBeforeCheckpointing "
+        "leaseTableScanTotalSegments millisBehindLatestThresholdForReducedTps"
+    ),
+    "calls are repeated by kinesis.retry.outagemillis": (
+        "taskBackoffTimeMillis listShardsBackoffTimeInMillis maxListShardsRetryAttempts "
+        "schedulerInitializationBackoffTimeMillis retryGetRecordsInSeconds fanoutConfig.max* "
+        "fanoutConfig.re*"
+    ),
+    "kinesis.metrics.* and kinesis.processing.slow-after say what is reported": (
+        "metricsBufferTimeMillis metricsMaxQueueSize metricsEnabledDimensions "
+        "logWarningForTaskAfterMillis"
+    ),
+    "a table is created as kinesis.checkpoint.dynamodb.* says": "initialLeaseTable* leaseTable*",
+    "only the KCL shares shards out by it": (
+        "maxLeasesToStealAtOneTime enablePriorityLeaseAssignment shardPrioritization "
+        "clientVersionConfig leaseAssignmentIntervalMillis isGracefulLeaseHandoffEnabled "
+        "disableWorkerMetrics maxThroughputPerHostKBps dampeningPercentage "
+        "reBalanceThresholdPercentage allowThroughputOvershoot varianceBalancingFrequency "
+        "inMemoryWorkerMetrics* workerMetrics* staleWorkerMetrics* "
+        "noOfPersistedMetricsPerWorkerMetrics coordinatorState* migrateAllEntitiesToLeaseTable "
+        "tableMigrationCompleteBakeTimeSeconds"
+    ),
+}
+"""Reasons, and the names of the KCL that have no effect for them; ``*`` is any ending."""
+_OF_POLLING: Final = (
+    "maxRecords idleTimeBetweenReadsInMillis retryGetRecordsInSeconds maxGetRecordsThreadPool "
+    "millisBehindLatestThresholdForReducedTps"
+)
+OF_DAEMON: Final[Mapping[str, cf.Option[Any]]] = {
+    name: cf.Option(key=name, parser=parser, default=default, doc="")
+    for name, parser, default in (
+        (_EXECUTABLE, cf.Text(), ""),
+        ("timeoutInSeconds", cf.WholeNumber(minimum=1), math.inf),
+        # Kubernetes and ECS kill 30 seconds after SIGTERM. The KCL's own default leaves no time.
+        ("shutdownGraceMillis", cf.WholeNumber(minimum=0), 20_000),
+        ("callProcessRecordsEvenForEmptyRecordList", cf.Flag(), False),
+        ("retrievalMode", cf.Text(pattern="(?i)FANOUT|POLLING|DEFAULT"), "DEFAULT"),
+        ("fanoutConfig.consumerArn", cf.Text(), None),
+        ("metricsLevel", cf.Text(pattern="(?i)NONE|SUMMARY|DETAILED"), "NONE"),
+    )
+}
+_PRECEDENCE: Final = {
+    "streamName": "streamArn",
+    "initialPositionInStream": "initialPositionInStreamExtended",
+}
+# The classes of the SDK for Java that botocore's chain covers.
+_IN_CHAIN: Final = (
+    "DefaultCredentialsProvider DefaultAWSCredentialsProviderChain ContainerCredentialsProvider "
+    "InstanceProfileCredentialsProvider WebIdentityTokenFileCredentialsProvider"
+)
+
+
+@frozen(kw_only=True)
+class DaemonConfig:
+    """What a file of the MultiLangDaemon says.
+
+    Attributes:
+        properties: what is read, and how.
+        command: the program that processes a shard, with its arguments.
+        timeout_seconds: how long it may take to answer.
+        grace_seconds: how long all processors together may take to stop.
+        passes_empty: whether an answer without records is handed to the processor, too.
+        unused: the keys that have no effect here.
+    """
+
+    properties: cf.Properties
+    command: tuple[str, ...]
+    timeout_seconds: float
+    grace_seconds: float
+    passes_empty: bool
+    unused: tuple[IneffectiveKey, ...]
+
+
+def daemon_config(pairs: Iterable[tuple[str, str]]) -> DaemonConfig:
+    """Return what the properties of a MultiLangDaemon mean; keys of this package may be among them.
+
+    Raises:
+        ConfigErrors: names every value that is wrong, and every key that cannot be followed.
+    """
+    # As in the KCL, the last value of a key counts, and only one name is written as one likes.
+    name = "(?i)^awsCredentialsProvider"
+    found = _Translation({re.sub(name, _CREDENTIALS, key): one.strip() for key, one in pairs})
+    found.translate()
+    own, problems = found.own, found.assignments.problems
+    if not own[_EXECUTABLE]:
+        problems.append(MissingOptionError(f"{_EXECUTABLE} is missing: name your processor"))
+    if not found.has(cf.CheckpointConfig.application):
+        # Every option of leases would be a problem without it.
+        raise ConfigErrors([*problems, MissingOptionError("applicationName is missing")])
+    return DaemonConfig(
+        properties=cf.Properties.from_assignments(found.assignments).without_end(),
+        command=tuple(own[_EXECUTABLE].split()),
+        timeout_seconds=own["timeoutInSeconds"],
+        grace_seconds=own["shutdownGraceMillis"] / 1000,
+        passes_empty=own["callProcessRecordsEvenForEmptyRecordList"],
+        unused=tuple(found.unused),
+    )
+
+
+def properties_in(
+    pairs: Sequence[tuple[str, str]], *, complete: bool
+) -> tuple[cf.Properties, tuple[IneffectiveKey, ...]]:
+    """Return the properties of a file, and its keys of a MultiLangDaemon without effect.
+
+    A file that names an executable is that of a MultiLangDaemon. Raises ``ConfigErrors``.
+    """
+    if all(key != _EXECUTABLE for key, _ in pairs):
+        return cf.Properties.from_pairs(pairs, complete=complete), ()
+    config = daemon_config(pairs)
+    return config.properties, config.unused
+
+
+@define
+class _Translation:
+    """Assigns options, by the KCL's rules, from the values that were given."""
+
+    given: Mapping[str, str]
+    own: dict[str, Any] = field(factory=dict, init=False)
+    assignments: cf.Assignments = field(factory=cf.Assignments, init=False)
+    unused: list[IneffectiveKey] = field(factory=list, init=False)
+
+    def has(self, option: cf.Option[Any]) -> bool:
+        return any(one.option == option for one in self.assignments.found)
+
+    def translate(self) -> None:
+        for key, option in OF_DAEMON.items():
+            self.own[key] = option.default
+            try:
+                if text := self.given.get(key):
+                    self.own[key] = option.parse(text, written_key=key)
+            except InvalidOptionError as error:
+                self.assignments.problems.append(error)
+        for key, value in self.given.items():
+            # A name of the KCL without a value is not given.
+            if (value or cf.find_option(key)) and key not in OF_DAEMON:
+                self._take(key, value)
+        try:
+            for option, value in _credentials(self.given):
+                self.assignments.add(option, _CREDENTIALS, value)
+        except InvalidOptionError as error:
+            self.assignments.problems.append(error)
+        found = {one.option.key: one.value for one in self.assignments.found}
+        self._take_defaults(str(found.get(cf.CheckpointConfig.application.key, "")))
+
+    def _take(self, key: str, value: str) -> None:
+        option = cf.find_option(key) or MAPPED.get(key)
+        if option is not None:
+            if not self.given.get(_PRECEDENCE.get(key, "")):
+                self.assignments.add(option, key, value)
+        elif key.startswith(_CREDENTIALS):
+            return
+        elif key.startswith(("kinesisClient.", "dynamoDbClient.", "cloudWatchClient.")):
+            self.assignments.add_moved(key, "it configures a client of Java. Remove it")
+        else:
+            self.unused.append(IneffectiveKey(key=key, reason=_reason(key)))
+
+    def _default(self, option: cf.Option[Any], value: cf.Scalar) -> None:
+        if not self.has(option):
+            self.assignments.add(option, option.full_key, value)
+
+    def _take_defaults(self, application: str) -> None:
+        self._default(cf.LeaseConfig.is_enabled, "true")
+        self._default(cf.CheckpointConfig.store, "dynamodb")
+        if self.has(cf.InitialPositionConfig.timestamp.text):
+            self._default(cf.InitialPositionConfig.position, cf.InitialPosition.AT_TIMESTAMP.value)
+        if self.own["metricsLevel"].upper() != "NONE":
+            self._default(cf.MetricsConfig.sinks, "log,cloudwatch")
+            self._default(cf.MetricsConfig.cloudwatch_namespace, application)
+        mode = self.own["retrievalMode"].upper()
+        # The KCL's rule: any setting of polling chooses polling.
+        polls = any(self.given.get(name, "0") != "0" for name in _OF_POLLING.split())
+        if mode == cf.POLLING.name or (mode == "DEFAULT" and polls):
+            self._default(cf.SourceConfig.record_publisher, cf.POLLING.name)
+            # The KCL's default; this package polls more often.
+            self._default(cf.PollingConfig.interval_seconds, 1500)
+        else:
+            self._default(cf.SourceConfig.record_publisher, cf.EFO.name)
+            self._take_consumer(application, self.own["fanoutConfig.consumerArn"])
+
+    def _take_consumer(self, application: str, arn: str | None) -> None:
+        registration = cf.RegistrationConfig
+        self._default(registration.deregister, cf.DeregistrationPolicy.NEVER.value)
+        if arn is None:
+            self._default(registration.consumer_name, application)
+            return
+        stream = self.given.get("streamArn") or self.given.get("streamName", "")
+        member = registration.consumer_arn.of(cf.stream_name_of(stream))
+        self.assignments.add(member, "fanoutConfig.consumerArn", arn)
+        self._default(registration.strategy, cf.RegistrationStrategy.NONE.value)
+
+
+def _reason(key: str) -> str:
+    """Return why a key has no effect here."""
+    for reason, names in _UNUSED.items():
+        if any(fnmatchcase(key, name) for name in names.split()):
+            return reason
+    near = difflib.get_close_matches(key, [*MAPPED, *OF_DAEMON], n=1)
+    return "the KCL has no such property" + "".join(f"; did you mean {one}?" for one in near)
+
+
+def _credentials(given: Mapping[str, str]) -> Iterator[tuple[cf.Option[Any], str]]:
+    """Yield the options that mean the providers of credentials of the SDK for Java."""
+    named = {key: value for key, value in given.items() if key.startswith(_CREDENTIALS) and value}
+    if others := [key for key, value in named.items() if value != named.get(_CREDENTIALS)]:
+        raise InvalidOptionError(
+            f"{others[0]}: one provider, {_CREDENTIALS}, serves all services here; remove it"
+        )
+    providers = [one.strip() for one in next(iter(named.values()), "").split(",") if one.strip()]
+    names = [one.split("|")[0].rpartition(".")[2] for one in providers]
+    environment = "EnvironmentVariableCredentialsProvider"
+    unchained = {*names} - {*_IN_CHAIN.split()}
+    if not unchained or (len(names) > 1 and unchained == {environment}):
+        return
+    own, provider, arguments = cf.CredentialsConfig, cf.CredentialsProvider, providers[0].split("|")
+    if names == [environment]:
+        yield own.provider_option, provider.ENV_VAR.value
+    elif names == ["ProfileCredentialsProvider"]:
+        yield own.provider_option, provider.PROFILE.value
+        yield from ((own.profile_name, name) for name in arguments[1:2])
+    elif names == ["StsAssumeRoleCredentialsProvider"] and len(arguments) == 3:
+        yield own.provider_option, provider.ASSUME_ROLE.value
+        yield from zip((own.role_arn, own.role_session_name), arguments[1:], strict=True)
+    else:
+        # Not the value: it may have secrets as arguments.
+        raise InvalidOptionError(
+            f"{_CREDENTIALS}: {', '.join(names)} is not known here, or not with these arguments; "
+            f"remove it and set {own.provider_option.full_key}"
+        )
