@@ -131,7 +131,7 @@ def daemon_config(pairs: Iterable[tuple[str, str]]) -> DaemonConfig:
         # Every option of leases would be a problem without it.
         raise ConfigErrors([*problems, MissingOptionError("applicationName is missing")])
     return DaemonConfig(
-        properties=cf.Properties.from_assignments(found.assignments).without_end(),
+        properties=cf.Properties.from_assignments(found.assignments),
         command=tuple(own[_EXECUTABLE].split()),
         timeout_seconds=own["timeoutInSeconds"],
         grace_seconds=own["shutdownGraceMillis"] / 1000,

@@ -35,7 +35,7 @@ _DEADLINE_SECONDS: Final = 60.0
 _DRIVERS: Final = {
     "postgres": ("postgresql+psycopg2", "postgresql+asyncpg"),
     "mariadb": ("mysql+pymysql", "mysql+asyncmy"),
-    "sqlite": ("sqlite", "sqlite+aiosqlite"),
+    "sqlite": ("sqlite", ""),
 }
 
 
@@ -208,7 +208,7 @@ USUAL: Final = [
     ("dynamodb", "dynamodb", "scan"),
 ]
 MORE: Final = [
-    ("sqlite", "session", "scan_async"),
+    ("sqlite", "session", "records"),
     ("postgres", "session", "read"),
     ("postgres", "connection", "scan"),
     ("mariadb", "session", "scan"),
