@@ -255,7 +255,6 @@ def _refusing(own: int) -> Iterator[list[bool]]:
             raise
 
 
-_KINDS: Final = {"PutItem": "Put", "UpdateItem": "Update"}
 # Of items of a transaction: another writer was first, or is at work.
 _REFUSED: Final = {"ConditionalCheckFailed", "TransactionConflict"}
 
@@ -301,7 +300,9 @@ class DynamoDbStore(VersionedStore):
             )
         attempt = self._book.attempt_joined(write.shard, write.expected)
         operation, parameters = self.request(attempt, write.checkpoint)
-        items = [{_KINDS[operation]: {"TableName": self.table.config.table, **parameters}}]
+        items = [
+            {operation.removesuffix("Item"): {"TableName": self.table.config.table, **parameters}}
+        ]
         if owner is not None:
             check = {"TableName": self.table.config.table, **self.owner_check(owner)}
             items.append({"ConditionCheck": check})

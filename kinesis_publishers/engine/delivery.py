@@ -87,7 +87,7 @@ class ShardStatus:
 
 @frozen(kw_only=True)
 class Gathering:
-    """Records of a shard wait until there are so many, at most so long.
+    """Records of a shard wait until there are enough of them, or the time is over.
 
     Attributes:
         max_records: ``None`` for any number.

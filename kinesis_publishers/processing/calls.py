@@ -222,6 +222,7 @@ class DeliveryCalls:
         may_begin: is called before each call with the index of its last record; :meth:`run` returns
             if the result is false.
         is_too_old: whether a record goes to the error policy, and not to the callback.
+        may_skip: whether the callback may skip checkpoints, which only later records can cover.
 
     Attributes:
         parts: the remaining records if ``per_batch``.
@@ -238,12 +239,14 @@ class DeliveryCalls:
         holds: bool = False,
         may_begin: Callable[[int], bool] = lambda _: True,
         is_too_old: Callable[[Record], bool] | None = None,
+        may_skip: bool = True,
     ) -> None:
         self._process = process
         self.batch = batch
         self._holds = holds
         self._may_begin = may_begin
         self._is_too_old = is_too_old
+        self._may_skip = may_skip
         self.parts = BatchParts(batch) if per_batch else None
         self.taken = self.processed = 0
         self.wants_no_more = False
@@ -336,6 +339,8 @@ class DeliveryCalls:
                 f"the callback returned {result!r:.200}; it may return None, "
                 f"ScanResult.SKIP_CHECKPOINT or ScanResult.STOP{may_be}"
             )
+        if result is ScanResult.SKIP_CHECKPOINT and not self._may_skip:
+            raise TypeError("the callback returned SKIP_CHECKPOINT: that needs ordered_by='shard'")
         self._holds = result is ScanResult.SKIP_CHECKPOINT
         self.wants_no_more = result is ScanResult.STOP
         self.pass_over()

@@ -54,7 +54,7 @@ def hooks_by_name(
 
 
 def progress_within(delivery: Delivery, records: int) -> ShardProgress:
-    """Return the progress of a shard after so many ``records`` of a delivery.
+    """Return the progress of a shard after the first ``records`` of a delivery.
 
     After the last record of an aggregate, the whole aggregate counts and is not read again.
     """
@@ -99,7 +99,7 @@ class Deliveries(DeliverySink):
 
     def _add(self, item: Item) -> None:
         if not (self._is_stopping and isinstance(item, HookCall)):
-            # Those that came first hold back the progress.
+            # The parts that came first hold back the progress.
             insort(self.waiting, item, key=attrgetter("order"))
             self._note_news()
 

@@ -35,7 +35,7 @@ class Cutting:
         workers: how many there are.
         max_records: the most records of a part; ``None`` for any number.
         max_bytes: the most payload bytes of a part with several records; ``None`` for any number.
-        max_wait_seconds: how long records wait until there are so many.
+        max_wait_seconds: how long records wait for further ones.
         max_in_flight: how many records of a shard may be between the first one that is not done and
             the last one that was handed out, unless they are ordered by shard.
     """
@@ -125,7 +125,7 @@ class Cutting:
 
 @define(eq=False)
 class Work:
-    """A delivery in progress: which of its records are done, in whatever order.
+    """A delivery in progress: which of its records are done, in any order.
 
     Attributes:
         opened: records before this index have been handed out, or wait in their lanes.
@@ -134,7 +134,7 @@ class Work:
         limit: records from this index on are not begun here.
         is_withdrawn: whether another worker reads the records behind the limit.
         is_lost: whether that worker has begun. Progress here is no longer recorded.
-        is_left: whether its reader has stopped, or goes on to the next delivery.
+        is_left: whether its reader has stopped, or continues with the next delivery.
         has_ended: whether nothing more of it is processed here.
     """
 
@@ -225,7 +225,7 @@ class HandedOut:
         return is_allowed
 
     def leave(self, count: int) -> None:
-        """Note that nothing behind the first ``count`` records is being processed."""
+        """Take back the begin of all but the first ``count`` records: their call has failed."""
         self.begun = self.place_of(count)
 
     def may_begin(self, index: int) -> bool:

@@ -141,6 +141,7 @@ class Scanner:
             holds,
             partial(feed.begin, handed),
             None if self._max_age_seconds is None else self._is_too_old,
+            not feed.deliveries.overlaps,
         )
 
         def note() -> None:

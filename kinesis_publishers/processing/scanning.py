@@ -92,14 +92,14 @@ def scan(
             It may also return a list of the records that have failed: those go to ``on_error``.
         max_records, max_bytes: the most records of a batch, and payload bytes of one with several
             records.
-        max_wait: how long a batch may wait for further records, until it has so many.
+        max_wait: how long a batch may wait for further records, until it has ``max_records``.
         workers: how many calls may run at once; with more than one ``process`` must be safe to call
             from several threads.
         ordered_by: which records come one after another: those of a ``"shard"``, those of a
             ``"partition_key"`` in it, or none (``None``). The progress is that of the last record
             before the first one that is not processed.
         max_in_flight: how many records of a shard may be between that and the last one that has
-            begun, unless they are ordered by shard. A crash repeats so many at most.
+            begun, unless they are ordered by shard. A crash repeats no more than these.
         on_error: what follows when ``process``, or a ``WatermarkAssigner``, raises; the default is
             :class:`StopOnError`.
         on_shard_end: as of ``read``; no call that begins later overtakes it.

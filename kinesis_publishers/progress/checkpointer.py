@@ -215,7 +215,7 @@ class Checkpointer:
             raise refused from None
 
     async def settle(self, key: ShardKey, *, is_committed: bool | None) -> bool:
-        """Note how the transaction of :meth:`join` has ended; return whether it was committed.
+        """Record how the transaction of :meth:`join` has ended; return if it was committed.
 
         Args:
             is_committed: ``None`` if that is not known: the store is asked.

@@ -149,7 +149,7 @@ class ProgressRows:
         *,
         is_committed: bool | None,
     ) -> bool:
-        """Note how a transaction has ended; return whether it was committed.
+        """Record how a transaction has ended; return whether it was committed.
 
         ``None`` for ``is_committed`` finds that out. ``learn`` loads what another writer has
         written.

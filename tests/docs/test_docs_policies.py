@@ -89,7 +89,8 @@ def test_every_operation_that_the_code_names_is_in_a_policy(service: str) -> Non
     allowed = {one for each in policies().values() for one in actions_of(each, service)}
     sources = (ROOT / "kinesis_publishers").glob(_CALLERS[service])
     called = {one for path in sources for one in called_in(path, operations_of(service))}
-    assert called <= allowed
+    # It has no action of its own, but those of its items.
+    assert called - {"TransactWriteItems"} <= allowed
     assert called or service != "kinesis"
 
 

@@ -97,6 +97,15 @@ def test_a_record_that_fails_is_not_covered_by_those_behind_it(orders: Orders) -
     assert 0 in scanned_in_next_run(orders)
 
 
+def test_a_checkpoint_that_only_the_order_of_a_shard_allows_is_refused(orders: Orders) -> None:
+    orders.put(1)
+    settings: Any = {"workers": 2, "ordered_by": None}
+    with pytest.raises(TypeError, match="SKIP_CHECKPOINT: that needs ordered_by='shard'"):
+        scan(orders.properties(), lambda record: ScanResult.SKIP_CHECKPOINT, **settings)
+    with pytest.raises(ValueError, match="takes a checkpointer"):
+        scan(orders.properties(), lambda record, checkpointer: None, **settings)
+
+
 def test_one_of_many_keys_is_retried_and_put_aside_alone(orders: Orders) -> None:
     orders.put(60)
     letters: list[int] = []
