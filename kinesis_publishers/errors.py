@@ -94,9 +94,7 @@ class ServiceError(KinesisPublishersError):
 
 
 class ThroughputExceededError(ServiceError):
-    """The shard's read quota (5 calls/s, 2 MB/s) or a call rate is used up for now.
-
-    For the command ``put`` it is the write quota (1,000 records/s, 1 MB/s).
+    """A shard's quota to read (5/s, 2 MB/s) or write (1,000/s, 1 MB/s), or a call rate, is used.
 
     What to do: nothing if it passes. If it persists, other readers use the quota: poll less often,
     read with enhanced fan-out, or split the shards.
@@ -165,8 +163,7 @@ class CredentialsError(ServiceError):
 class EncryptionKeyError(ServiceError):
     """The stream's KMS key cannot be used.
 
-    What to do: allow ``kms:Decrypt`` on the key (``kms:GenerateDataKey`` to write), and check that
-    the key exists and is enabled.
+    What to do: allow ``kms:Decrypt`` (``kms:GenerateDataKey`` to write) on the key, and enable it.
     """
 
 
@@ -187,7 +184,7 @@ class InvalidArgumentError(ServiceError):
 class InternalServiceError(ServiceError):
     """AWS failed on its side (5xx), or the store of checkpoints takes no writes for now.
 
-    What to do: nothing if it passes; otherwise see the service's health page, or the message.
+    What to do: nothing if it passes; else see the service's health page, or the message.
     """
 
     retryable = True
@@ -285,15 +282,12 @@ class StaleCheckpointError(CheckpointError):
 class ReaderReplacedError(StaleCheckpointError):
     """Another reader of the application has started and taken over; this one has stopped.
 
-    What to do: nothing: the other reader continues from the last checkpoint. If a supervisor
-    restarts this one, it waits as long as the other one runs.
+    What to do: nothing: the other one continues from the last checkpoint. A restarted one waits.
     """
 
 
 class LeaseError(KinesisPublishersError):
-    """The leases of an application cannot be kept by this worker.
-
-    Two workers have the same name, or a reader without leases writes to the same checkpoints.
+    """Two workers have the same name, or a reader without leases writes their checkpoints.
 
     What to do: leave ``kinesis.lease.workerid`` out, or give each worker its own name; set
     ``kinesis.lease.enabled`` in all processes of the application.
@@ -346,17 +340,12 @@ class ProcessingCancelledError(KinesisPublishersError):
 
 
 class NotProcessedError(KinesisPublishersError):
-    """Records were not processed although no call raised: returned as failed, or too old.
+    """Records are older than ``max_age``, or the callback of ``scan`` has returned them as failed.
 
-    What to do: let ``on_error`` of ``scan`` repeat the call, or put the records aside.
-
-    Attributes:
-        is_too_old: whether the records are older than ``max_age``.
+    What to do: let ``on_error`` repeat the call, or put the records aside.
     """
 
-    def __init__(self, message: str, *, is_too_old: bool = False) -> None:
-        super().__init__(message)
-        self.is_too_old = is_too_old
+    is_too_old = False
 
 
 class PublisherCancelledError(KinesisPublishersError):

@@ -320,7 +320,9 @@ class DeliveryCalls:
             else:
                 is_late = is_too_old(cast("Record", self.current))
             if is_late:
-                raise NotProcessedError("older than max_age", is_too_old=True)
+                error = NotProcessedError("older than max_age")
+                error.is_too_old = True
+                raise error
         check_event_times(self.current, self.batch)
         return self.current
 

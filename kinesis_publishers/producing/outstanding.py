@@ -88,11 +88,15 @@ class Outstanding:
         self, queue: ShardQueue, runs: Sequence[Run], error: KinesisPublishersError
     ) -> None:
         """Fail records that are not being sent, and release their room."""
-        self.refuse(queue, runs, error)
+        self._fail(queue, runs, error)
         self._leave(runs)
 
-    def refuse(self, queue: ShardQueue, runs: Sequence[Run], error: KinesisPublishersError) -> None:
-        """Fail records that have no room in the buffer."""
+    def refuse(self, run: Run, error: KinesisPublishersError) -> None:
+        """Fail records of one shard that have no room in the buffer."""
+        queue = self._queues.queue_of(run.partition_keys[0], run.hash_key_at(0))
+        self._fail(queue, [run], error)
+
+    def _fail(self, queue: ShardQueue, runs: Sequence[Run], error: KinesisPublishersError) -> None:
         records = sum(map(len, runs))
         code = getattr(error, "code", "") or type(error).__name__
         self._events(RecordsFailed(shard=queue.shard, code=code, records=records))

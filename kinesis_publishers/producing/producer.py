@@ -20,7 +20,6 @@ from kinesis_publishers.errors import (
     KinesisPublishersError,
     RecordsNotWrittenError,
 )
-from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink, ProducerStarted, ProducerStopped
 from kinesis_publishers.formats import Encoder, Format, encoder_of, open_tracing
 from kinesis_publishers.producing.buffer import Buffer
@@ -39,6 +38,7 @@ from kinesis_publishers.producing.routing import ShardMap
 from kinesis_publishers.producing.sender import Sender
 from kinesis_publishers.producing.spilling import Spilling
 from kinesis_publishers.producing.spool import Spool, open_spool
+from kinesis_publishers.producing.usability import Usability
 
 if TYPE_CHECKING:
     from kinesis_publishers.formats.spans import Tracing
@@ -90,14 +90,12 @@ class KinesisProducer:
         self._piece_bytes = max(1, config.max_bytes // _PIECES)
         self._sending: asyncio.Task[None] | None = None
         self._closing: asyncio.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._unusable = "was not opened: use it as `async with`"
+        self._use = Usability(f"the producer for {services.name}")
         self.checker = RecordChecker(services, encode)
         #: The span of a put, whose future it takes.
-        self.sending: Callable[[Any], AbstractContextManager[Any]] = (
-            nullcontext if tracing is None else partial(tracing.sending, services.name)
-        )
-        self._process = OwnProcess()
+        self.sending: Callable[[Any], AbstractContextManager[Any]] = nullcontext
+        if tracing is not None:
+            self.sending = partial(tracing.sending, services.name)
 
     @classmethod
     @asynccontextmanager
@@ -136,12 +134,11 @@ class KinesisProducer:
                 yield producer
 
     async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
+        loop = self._use.begin()
         if self._spilling is not None:
             await self._spilling.open()
-        self._sending = self._loop.create_task(self._sender.run(), name="kinesis producer")
+        self._sending = loop.create_task(self._sender.run(), name="kinesis producer")
         self._sending.add_done_callback(self._note_end)
-        self._unusable = ""
         shards = self._queues.shard_map.choices or len(self._queues.shard_map.open_shards)
         self._services.events(ProducerStarted(stream_arn=self._services.arn, shards=shards))
         return self
@@ -151,7 +148,7 @@ class KinesisProducer:
 
     def __del__(self) -> None:
         # A loop that is closed without cancelling its tasks ends the sender silently.
-        if self._unusable == "" and self._outstanding.records and not self._process.is_left:
+        if self._use.is_open and self._outstanding.records:
             _LOGGER.error(
                 "A producer for %s was left with %d records that were not written, or not for "
                 "certain: close it, or use `async with`.",
@@ -191,7 +188,7 @@ class KinesisProducer:
                 nothing was put.
             ClosedError: the producer is closed, or cannot be used here.
         """
-        future: asyncio.Future[PutResult] = self._own_loop().create_future()
+        future: asyncio.Future[PutResult] = self._use.loop().create_future()
         with self.sending(future):
             item = self.checker.encoded((data, partition_key, explicit_hash_key))
             await self.put_row(self.checker.row_of(item), future)
@@ -199,7 +196,7 @@ class KinesisProducer:
 
     async def put_row(self, row: Row, future: AnyFuture) -> None:
         """Put a checked record whose result goes to ``future``, which may be another thread's."""
-        self._check_usable()
+        self._use.check()
         data, key, hash_key, marker = row
         size = len(data) + utf8_bytes(key)
         if size > self.checker.surely_fits or marker is not None:
@@ -231,21 +228,16 @@ class KinesisProducer:
 
     def refuse(self, row: Row, future: AnyFuture, error: KinesisPublishersError) -> None:
         """Fail a record that has no place in the buffer."""
-        self._refuse_run(Run.of_one(future, row), error)
-
-    def _refuse_run(self, run: Run, error: KinesisPublishersError) -> None:
-        queue = self._queues.queue_of(run.partition_keys[0], run.hash_key_at(0))
-        self._outstanding.refuse(queue, [run], error)
+        self._outstanding.refuse(Run.of_one(future, row), error)
 
     async def _spill(self, run: Run, error: RecordsNotWrittenError) -> None:
         """Store records on disk that have no place in the buffer, or fail them."""
-        if self._spilling is None:
-            self._refuse_run(run, error)
-            return
         try:
+            if self._spilling is None:
+                raise error
             await self._spilling.append(run)
         except RecordsNotWrittenError as further:
-            self._refuse_run(run, further)
+            self._outstanding.refuse(run, further)
 
     async def put_many(self, records: Iterable[Item]) -> asyncio.Future[Sequence[PutResult]]:
         """Return once all records have had a place in the buffer, with the future of their results.
@@ -261,7 +253,7 @@ class KinesisProducer:
         Raises:
             InvalidRecordError, ClosedError: as of :meth:`put`.
         """
-        future: asyncio.Future[Sequence[PutResult]] = self._own_loop().create_future()
+        future: asyncio.Future[Sequence[PutResult]] = self._use.loop().create_future()
         put = ManyPuts(future)
         left = iter(records)
         with self.sending(future):
@@ -274,7 +266,7 @@ class KinesisProducer:
 
     async def put_chunk(self, chunk: Sequence[Item], put: ManyPuts) -> None:
         """Put some records of one ``put_many``."""
-        self._check_usable()
+        self._use.check()
         run, problem = await self.checker.run_of(chunk, put)
         run.places = put.expect(len(run))
         if run:
@@ -325,7 +317,7 @@ class KinesisProducer:
             RecordsNotWrittenError: records were given up since the last flush, even if their
                 futures were awaited. The message names the first ones.
         """
-        self._own_loop()
+        self._use.loop()
         with self._outstanding.raising_failures(self._services.name):
             await self._deliver()
 
@@ -339,7 +331,7 @@ class KinesisProducer:
         Raises:
             RecordsNotWrittenError: as of :meth:`flush`.
         """
-        if self._sending is None or self._process.is_left:
+        if self._sending is None or self._use.is_left:
             return
         if self._closing is not None:
             await self._closing.wait()
@@ -359,8 +351,8 @@ class KinesisProducer:
 
     async def _end(self, sending: asyncio.Task[None], seconds: float) -> None:
         try:
-            if not self._unusable:
-                self._unusable = _CLOSED
+            if not self._use.ended:
+                self._use.ended = _CLOSED
                 with suppress(TimeoutError):
                     async with self.clock.timeout(seconds):
                         closed = ClosedError(f"the producer for {self._services.name} {_CLOSED}")
@@ -387,8 +379,8 @@ class KinesisProducer:
         error: KinesisPublishersError
         error = ClosedError("the producer was closed before the record was sent")
         if sending.cancelled():
-            if not self._unusable:
-                self._unusable = "has ended with its event loop"
+            if not self._use.ended:
+                self._use.ended = "has ended with its event loop"
                 _LOGGER.error(
                     "The event loop of a producer for %s has ended with %d records that were not "
                     "written: close the producer before, or use `async with`.",
@@ -396,28 +388,11 @@ class KinesisProducer:
                     self._outstanding.records,
                 )
         else:
-            self._unusable = f"has failed: {(cause := sending.exception())!r}"
+            self._use.ended = f"has failed: {(cause := sending.exception())!r}"
             _LOGGER.error("The producer for %s has failed", self._services.name, exc_info=cause)
-            error = RecordsNotWrittenError(f"the producer {self._unusable}")
+            error = RecordsNotWrittenError(f"the producer {self._use.ended}")
             error.__cause__ = cause
         if self._spilling is not None:
             self._spilling.end(error)
         self._buffer.close(error)
         self._outstanding.give_up_all(error)
-
-    def _check_usable(self) -> None:
-        if self._process.is_left or self._unusable:
-            what = f"the producer for {self._services.name}"
-            self._process.check(what)
-            raise ClosedError(f"{what} {self._unusable}")
-
-    def _own_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the event loop of the producer; raise if it cannot be used there."""
-        self._check_usable()
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            raise ClosedError(
-                f"the producer for {self._services.name} belongs to another event loop: open one "
-                "in each, or a BlockingProducer for threads"
-            )
-        return loop
