@@ -33,8 +33,7 @@ class AsyncCheckpointing:
         # Of a transaction whose end is not known.
         self._joined: tuple[HandedOut, int] | None = None
 
-    @property
-    def _checkpointer(self) -> Checkpointer:
+    def _required(self) -> Checkpointer:
         if (checkpointer := self._deliveries.checkpointer) is None:
             raise ConfigError(
                 "There is no checkpoint to move: set kinesis.checkpoint.application "
@@ -44,6 +43,7 @@ class AsyncCheckpointing:
 
     def stage(self) -> None:
         """Record the current records, and those before them in their shard, as processed."""
+        self._required()
         self._deliveries.record(*self._current())
 
     async def checkpoint(self, transaction: Any = None, **request: Any) -> None:
@@ -66,7 +66,7 @@ class AsyncCheckpointing:
             TypeError: it takes no such transaction.
         """
         if transaction is None:
-            checkpointer = self._checkpointer
+            checkpointer = self._required()
             self.stage()
             await checkpointer.flush()
             return
@@ -81,13 +81,13 @@ class AsyncCheckpointing:
         """Return what writes the checkpoint in a transaction; it returns whether it was written."""
         handed, count = self._joined = self._current()
         progress = progress_within(handed.work.delivery, handed.place_of(count - 1) + 1)
-        return self._checkpointer.join(handed.key, progress, transaction, request).execute
+        return self._required().join(handed.key, progress, transaction, request).execute
 
     async def learn_refusal(self) -> None:
         """Learn why that was refused; raise unless it may be tried again."""
         joined, self._joined = self._joined, None
         assert joined is not None
-        await self._checkpointer.learn_refusal(joined[0].key)
+        await self._required().learn_refusal(joined[0].key)
 
     @property
     def is_open(self) -> bool:
@@ -104,7 +104,7 @@ class AsyncCheckpointing:
             return False
         (handed, count), self._joined = self._joined, None
         is_committed = None if error is not None else True
-        if not await self._checkpointer.settle(handed.key, is_committed=is_committed):
+        if not await self._required().settle(handed.key, is_committed=is_committed):
             return False
         if error is not None:
             _LOGGER.error(

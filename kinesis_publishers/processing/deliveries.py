@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import datetime
 from itertools import count
 from operator import attrgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from attrs import define, field
 
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
-from kinesis_publishers.model import SequenceNumber, ShardKey, ShardProgress, resume_after
+from kinesis_publishers.model import (
+    RecordBatch,
+    SequenceNumber,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    resume_after,
+)
 from kinesis_publishers.processing.handed_out import Cutting, HandedOut, Work
 from kinesis_publishers.progress.checkpointer import Checkpointer
 
 _LOGGER = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 
 @define
@@ -27,7 +34,7 @@ class HookCall:
     """A call of one of the user's hooks, in its place among the deliveries.
 
     Attributes:
-        subject: the argument: a shard that has ended, one that was lost, or a watermark.
+        subject: the argument, as a shard that has ended, or a watermark; ``None`` for none.
         shard: the shard, if it is about one.
         order: its place among what was handed out.
         end: the end of that shard.
@@ -39,17 +46,18 @@ class HookCall:
     shard: ShardKey | None = None
     end: ShardStatus | None = None
 
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """What the hook is called with."""
+        return () if self.subject is None else (self.subject,)
+
 
 _ENDED, _LOST, _WATERMARK = "on_shard_end", "on_shard_lost", "on_watermark"
+BEGUN, READY, STOP, EMPTY = "on_shard_begin", "on_ready", "on_stop", "empty_batch"
 
 
-def hooks_by_name(
-    on_shard_end: Callable[..., _T] | None,
-    on_shard_lost: Callable[..., _T] | None,
-    on_watermark: Callable[..., _T] | None,
-) -> dict[str, Callable[..., _T]]:
-    """Return the hooks that are not ``None``."""
-    hooks = {_ENDED: on_shard_end, _LOST: on_shard_lost, _WATERMARK: on_watermark}
+def given(**hooks: Callable[..., Any] | None) -> dict[str, Callable[..., Any]]:
+    """Return the hooks that are not ``None``, by name."""
     return {name: hook for name, hook in hooks.items() if hook is not None}
 
 
@@ -82,7 +90,12 @@ class Deliveries(DeliverySink):
 
     takes_failures = True
 
-    def __init__(self, note_news: Callable[[], object], cutting: Cutting | None = None) -> None:
+    def __init__(
+        self,
+        note_news: Callable[[], object],
+        cutting: Cutting | None = None,
+        hooks: Container[str] = (),
+    ) -> None:
         self._note_news = note_news
         self._cutting = cutting or Cutting()
         self.overlaps, self.gathering = self._cutting.overlaps, self._cutting.gathering
@@ -94,6 +107,10 @@ class Deliveries(DeliverySink):
         # The shards whose last records were processed and must not be recorded yet.
         self._held_back: set[ShardKey] = set()
         self._order = count()
+        self._hooks = hooks
+        self._begun: set[ShardKey] = set()
+        self._is_wanted = asyncio.Event()
+        self._is_wanted.set()
         self._is_stopping = False
         self.checkpointer: Checkpointer | None = None
 
@@ -103,7 +120,25 @@ class Deliveries(DeliverySink):
             insort(self.waiting, item, key=attrgetter("order"))
             self._note_news()
 
+    def call(self, hook: str, subject: Any, shard: ShardKey | None = None) -> None:
+        """Queue a call of a hook, if there is one of that name."""
+        if hook in self._hooks:
+            self._add(HookCall(hook, subject, next(self._order), shard))
+
+    def _note_begin(self, shard: Shard) -> None:
+        if shard.key not in self._begun:
+            self._begun.add(shard.key)
+            self.call(BEGUN, shard, shard.key)
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Read and hand out nothing more, or go on."""
+        (self._is_wanted.clear if is_paused else self._is_wanted.set)()
+
+    async def wait_until_wanted(self, shard: ShardKey | None = None) -> None:
+        await self._is_wanted.wait()
+
     async def deliver(self, delivery: Delivery) -> None:
+        self._note_begin(delivery.shard)
         work = Work(delivery)
         if self._is_stopping:
             work.cut()
@@ -157,6 +192,7 @@ class Deliveries(DeliverySink):
         Records before one that has been begun are finished, so that none is repeated.
         """
         self._is_stopping = True
+        self._is_wanted.set()
         for item in [one for one in self.waiting if isinstance(one, HookCall)]:
             self.waiting.remove(item)
         for works in self._works.values():
@@ -189,6 +225,7 @@ class Deliveries(DeliverySink):
 
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
         self._held_back.discard(shard)
+        self._begun.discard(shard)
         works = list(self._works.get(shard, ()))
         for work in works:
             work.is_withdrawn, work.is_lost = True, is_lost
@@ -219,8 +256,23 @@ class Deliveries(DeliverySink):
         return next((one for one in calls if one.hook == _WATERMARK), None)
 
     def observe(self, status: ShardStatus) -> None:
+        self._note_begin(status.shard)
+        key = status.shard.key
+        at, behind, is_idle = (
+            status.answered_at,
+            status.millis_behind_latest,
+            not self._works.get(key),
+        )
+        if EMPTY in self._hooks and at and is_idle and not self._has_waiting(EMPTY, key):
+            empty = RecordBatch(shard=status.shard, requested_at=at, millis_behind_latest=behind)
+            self.call(EMPTY, empty, key)
         if status.progress.is_ended:
+            self._begun.discard(key)
             self._add(HookCall(_ENDED, status.shard, next(self._order), status.shard.key, status))
+
+    def _has_waiting(self, hook: str, shard: ShardKey) -> bool:
+        calls = (one for one in self.waiting if isinstance(one, HookCall))
+        return any(one.hook == hook and one.shard == shard for one in calls)
 
     def put_back(self, call: HookCall) -> None:
         """Hand out a call once more: the hook failed, or was cancelled."""

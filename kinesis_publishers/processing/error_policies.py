@@ -9,9 +9,10 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack
 
 from attrs import field, frozen
 
@@ -27,6 +28,7 @@ from kinesis_publishers.errors import (
 from kinesis_publishers.model import Record, RecordBatch, SequenceNumber, Shard
 from kinesis_publishers.processing.calls import BatchParts, call_plain, check_event_times
 from kinesis_publishers.processing.letters import (
+    MESSAGE_BYTES,
     PART_BYTES,
     check_stream,
     letters_of,
@@ -122,6 +124,66 @@ class DeadLetter:
 
         return cls(put, check=partial(check_stream, properties))
 
+    @classmethod
+    def to_sqs(cls, client: Any, queue_url: str) -> DeadLetter:
+        """Return a policy that sends records to a queue of Amazon SQS, as :meth:`to_stream` does.
+
+        A queue whose name ends in ``.fifo`` keeps the order of each partition key.
+
+        Args:
+            client: ``boto3.client("sqs")``.
+            queue_url: the URL of the queue.
+        """
+
+        def send(letter: bytes, record: Record) -> None:
+            fifo = _fifo(letter, record) if queue_url.endswith(".fifo") else {}
+            client.send_message(QueueUrl=queue_url, MessageBody=letter.decode(), **fifo)
+
+        return cls._to_messages(send)
+
+    @classmethod
+    def to_sns(cls, client: Any, topic_arn: str) -> DeadLetter:
+        """Return a policy that publishes records to a topic of Amazon SNS, as :meth:`to_sqs` does.
+
+        Args:
+            client: ``boto3.client("sns")``.
+            topic_arn: the ARN of the topic.
+        """
+
+        def send(letter: bytes, record: Record) -> None:
+            fifo = _fifo(letter, record) if topic_arn.endswith(".fifo") else {}
+            client.publish(TopicArn=topic_arn, Message=letter.decode(), **fifo)
+
+        return cls._to_messages(send)
+
+    @classmethod
+    def to_s3(cls, client: Any, bucket: str, prefix: str = "") -> DeadLetter:
+        """Return a policy that puts each record into an object of Amazon S3, as :meth:`to_file`.
+
+        Its key is the prefix, ``Record.id`` and ``.json``: if it comes again, it is replaced.
+
+        Args:
+            client: ``boto3.client("s3")``.
+            bucket: the name of the bucket.
+            prefix: what the keys begin with.
+        """
+
+        def put(item: Record | RecordBatch, error: Exception) -> None:
+            for record in [item] if isinstance(item, Record) else item:
+                key = f"{prefix}{record.id.rstrip('/')}.json"
+                client.put_object(Bucket=bucket, Key=key, Body=b"".join(letters_of(record, error)))
+
+        return cls(put)
+
+    @classmethod
+    def _to_messages(cls, send: Callable[[bytes, Record], None]) -> DeadLetter:
+        def put(item: Record | RecordBatch, error: Exception) -> None:
+            for record in [item] if isinstance(item, Record) else item:
+                for letter in letters_of(record, error, MESSAGE_BYTES):
+                    send(letter, record)
+
+        return cls(put)
+
     async def put_aside_in_thread(self, item: Record | RecordBatch, error: Exception) -> None:
         name = f"put of DeadLetter for {place_of(item)}"
         await asyncio.to_thread(call_plain, name, self.put_aside, item, error)
@@ -134,6 +196,12 @@ class DeadLetter:
             if failure is error:
                 raise
             raise failure from failure.__cause__ or error
+
+
+def _fifo(letter: bytes, record: Record) -> dict[str, str]:
+    # Neither takes every character of a partition key.
+    group = sha256((record.partition_key or record.shard_id).encode()).hexdigest()
+    return {"MessageGroupId": group, "MessageDeduplicationId": sha256(letter).hexdigest()}
 
 
 _FEW_RETRIES = RetryPolicy(max_retries=5, base_seconds=0.2, max_seconds=10.0, exponent=2.0)

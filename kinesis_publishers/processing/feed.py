@@ -14,7 +14,7 @@ from kinesis_publishers.config import Properties, extension_options
 from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink
-from kinesis_publishers.processing.deliveries import Deliveries, Item
+from kinesis_publishers.processing.deliveries import READY, STOP, Deliveries, HookCall, Item
 from kinesis_publishers.processing.handed_out import Cutting, HandedOut
 from kinesis_publishers.readers.bounds import bounds_of
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
@@ -47,14 +47,16 @@ class DeliveryFeed:
         open_fetcher: Callable[[Deliveries], AbstractAsyncContextManager[KinesisDataFetcher]],
         clock: Clock,
         cutting: Cutting | None = None,
+        hooks: Container[str] = (),
     ) -> None:
-        self._open_fetcher = open_fetcher
+        self._open_fetcher, self._hooks = open_fetcher, hooks
         self.clock = clock
         self._sharing: SharedReading | None = None
         self._changes = tuple(asyncio.Event() for _ in range(3))
         self._is_open, self._has_ended, self._has_news = self._changes
         self._failure: Exception | None = None
-        self.deliveries = Deliveries(self._has_news.set, cutting)
+        self.deliveries = Deliveries(self._has_news.set, cutting, hooks)
+        self._has_told_stop = False
         self._reading: asyncio.Task[None] | None = None
         self.process = OwnProcess()
         self.notes: set[Callable[[], None]] = set()
@@ -84,7 +86,7 @@ class DeliveryFeed:
                 clock=clock,
             )
 
-        return cls(open_fetcher, clock, cutting)
+        return cls(open_fetcher, clock, cutting, hooks)
 
     async def __aenter__(self) -> Self:
         self.process = OwnProcess()
@@ -131,6 +133,10 @@ class DeliveryFeed:
             async with TaskScope() as scope:
                 if self.deliveries.checkpointer is not None:
                     scope.spawn(self._note_periodically(), name="note progress")
+                if READY in self._hooks:
+                    # From then on, each shard has a place, and the first checkpoints are written.
+                    await fetcher.prepare()
+                    self.deliveries.call(READY, self.clock.now())
                 await fetcher.run()
                 scope.cancel()
         except Exception as failure:  # noqa: BLE001 - as in _hold_open
@@ -205,12 +211,17 @@ class DeliveryFeed:
         deliveries = self.deliveries
         while not self.is_stopping or deliveries.waiting or deliveries.has_parts_to_come:
             self._raise_if_failed()
+            if not self.is_stopping:
+                await deliveries.wait_until_wanted()
             if deliveries.waiting:
                 return deliveries.waiting.popleft()
             if self._has_ended.is_set():
                 break
             self._has_news.clear()
             await self._has_news.wait()
+        if self.is_stopping and STOP in self._hooks and not self._has_told_stop:
+            self._has_told_stop = True
+            return HookCall(STOP, None, 0)
         return None
 
     def may_deliver(self, handed: HandedOut) -> bool:

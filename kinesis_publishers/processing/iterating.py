@@ -20,7 +20,7 @@ from kinesis_publishers.formats import Decoder, Format
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import call_plain
 from kinesis_publishers.processing.checkpointing import Checkpointing
-from kinesis_publishers.processing.deliveries import hooks_by_name
+from kinesis_publishers.processing.deliveries import given
 from kinesis_publishers.processing.error_policies import DeadLetter, StopOnError, check_callback
 from kinesis_publishers.processing.reading import RecordStream, read
 from kinesis_publishers.processing.signals import stopped_by_signals
@@ -34,9 +34,12 @@ def records(
     *,
     decode: str | Format[Any] | Decoder | None = None,
     on_error: StopOnError | DeadLetter | None = None,
+    on_ready: Callable[[datetime], None] | None = None,
+    on_shard_begin: Callable[[Shard], None] | None = None,
     on_shard_end: Callable[[Shard], None] | None = None,
     on_shard_lost: Callable[[ShardKey], None] | None = None,
     on_watermark: Callable[[datetime], None] | None = None,
+    on_stop: Callable[[], None] | None = None,
     events: EventSink | None = None,
     clock: Clock | None = None,
     **options: Unpack[Options],
@@ -51,30 +54,38 @@ def records(
     SIGTERM and Ctrl-C end the loop as they end that of ``read``, and Ctrl-C then raises
     ``KeyboardInterrupt``.
 
-    The arguments and errors are those of ``read``, but ``on_shard_end``, ``on_shard_lost`` and
-    ``on_watermark`` are plain functions. They run in a thread of their own, while the loop waits
-    for a record.
+    The arguments and errors are those of ``read``, but ``on_ready``, ``on_shard_end`` and the like
+    are plain functions. They run in a thread of their own, while the loop waits for a record.
     """
-    for name, hook in hooks_by_name(on_shard_end, on_shard_lost, on_watermark).items():
+    hooks = given(
+        on_ready=on_ready,
+        on_shard_begin=on_shard_begin,
+        on_shard_end=on_shard_end,
+        on_shard_lost=on_shard_lost,
+        on_watermark=on_watermark,
+        on_stop=on_stop,
+    )
+    asynchronous: dict[str, Any] = {}
+    for name, hook in hooks.items():
         check_callback(name, hook)
+        asynchronous[name] = _in_a_thread(hook)
     with ShortTraceback():
         properties = Properties.of(properties, options)
     stream = read(
         properties,
         decode=decode,
         on_error=on_error,
-        on_shard_end=on_shard_end and _in_a_thread(on_shard_end),
-        on_shard_lost=on_shard_lost and _in_a_thread(on_shard_lost),
-        on_watermark=on_watermark and _in_a_thread(on_watermark),
+        **asynchronous,
         events=events,
         clock=clock,
     )
     return RecordIterator(stream)
 
 
-def _in_a_thread(hook: Callable[[_T], None]) -> Callable[[_T], Awaitable[None]]:
-    async def call(subject: _T) -> None:
-        await asyncio.to_thread(call_plain, f"{hook!r} for {subject}", hook, subject)
+def _in_a_thread(hook: Callable[..., None]) -> Callable[..., Awaitable[None]]:
+    async def call(*subject: object) -> None:
+        what = " for ".join([repr(hook), *map(str, subject)])
+        await asyncio.to_thread(call_plain, what, hook, *subject)
 
     return call
 
@@ -91,7 +102,7 @@ class RecordIterator(Iterator["Record"]):
     def __init__(self, stream: RecordStream) -> None:
         # A separate object: the exit handler must not keep this one alive.
         self._reading = _Reading(stream)
-        self._take_at_once = stream.take_at_once
+        self._stream, self._take_at_once = stream, stream.take_at_once
 
     def __next__(self) -> Record:
         # A call that was interrupted has a record on its way, which comes first.
@@ -116,6 +127,14 @@ class RecordIterator(Iterator["Record"]):
 
     def _repr_html_(self) -> str:
         return self._reading._repr_html_()
+
+    def pause(self) -> None:
+        """Read nothing more, and let the next record wait; any thread may call it."""
+        self._reading.call(self._stream.pause)
+
+    def resume(self) -> None:
+        """Go on after :meth:`pause`; any thread may call it."""
+        self._reading.call(self._stream.resume)
 
     def stop(self) -> None:
         """End the iteration after the current record; any thread may call it."""
@@ -199,10 +218,14 @@ class _Reading:
         self.stop()
 
     def stop(self) -> None:
+        self.call(self._stream.stop)
+
+    def call(self, control: Callable[[], None]) -> None:
+        """Call a method of the stream on its event loop, if it is open."""
         if (opened := self._opened) is not None:
-            opened.loop.call(self._stream.stop)
+            opened.loop.call(control)
         else:
-            self._stream.stop()
+            control()
 
     def close(self) -> None:
         self.end(GeneratorExit())

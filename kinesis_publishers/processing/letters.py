@@ -20,6 +20,8 @@ _LOGGER = logging.getLogger(__name__)
 
 #: With base64 and the other fields a part fits into a stream that takes 1 MiB, the least of all.
 PART_BYTES: Final = 720 * 1024
+#: The same for a message of SQS or SNS, of 256 KiB.
+MESSAGE_BYTES: Final = 180 * 1024
 _LETTER: Final = b'{"letter":'
 _TYPES: Final = {"letter": int, "id": str, "data": str, "part": int, "parts": int, "error": str}
 _ID: Final = re.compile(r"[\w.-]+/[\w.-]+/[0-9]+/[0-9]*", re.ASCII)

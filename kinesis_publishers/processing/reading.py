@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack
+from datetime import datetime
 from typing import Any, Self, Unpack
 
 from kinesis_publishers.clock import Clock
@@ -18,7 +19,7 @@ from kinesis_publishers.model.html import html_table
 from kinesis_publishers.processing.calls import check_event_times
 from kinesis_publishers.processing.checkpointing import AsyncCheckpointing
 from kinesis_publishers.processing.decoded import decoded
-from kinesis_publishers.processing.deliveries import HookCall, hooks_by_name
+from kinesis_publishers.processing.deliveries import HookCall, given
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
     RetryOnError,
@@ -49,9 +50,12 @@ def read(
     *,
     decode: str | Format[Any] | Decoder | None = None,
     on_error: StopOnError | DeadLetter | None = None,
+    on_ready: Callable[[datetime], Awaitable[None]] | None = None,
+    on_shard_begin: Callable[[Shard], Awaitable[None]] | None = None,
     on_shard_end: Callable[[Shard], Awaitable[None]] | None = None,
     on_shard_lost: Callable[[ShardKey], Awaitable[None]] | None = None,
     on_watermark: OnWatermark | None = None,
+    on_stop: Callable[[], Awaitable[None]] | None = None,
     events: EventSink | None = None,
     clock: Clock | None = None,
     **options: Unpack[Options],
@@ -74,6 +78,10 @@ def read(
             ``msgpack``, one of :mod:`kinesis_publishers.formats`, or your own function.
         on_error: what follows if ``decode``, or a ``WatermarkAssigner``, raises; the default is
             :class:`StopOnError`. The loop handles its own exceptions.
+        on_ready: is awaited once each shard has its place, and the first checkpoints are written:
+            what is put after that instant is read.
+        on_shard_begin: is awaited before the first record of a shard, or when it has answered
+            without one.
         on_shard_end: is awaited when a shard has ended and all of its records have been processed,
             before any record of the shards that continue it.
         on_shard_lost: is awaited when another worker has taken a shard because this one has not
@@ -81,6 +89,7 @@ def read(
             was not recorded yet. It is not for shards that are handed over.
         on_watermark: is awaited with each watermark: what happened before it has been processed, in
             all shards, but for the disorder (``kinesis.watermark.assigner``).
+        on_stop: is awaited after a request to stop, when no more records come.
         events: takes diagnostic events, in addition to the sinks that the properties name.
         clock: the source of time; the default is this machine's clock.
         **options: the properties as keywords, which take precedence: see
@@ -90,7 +99,14 @@ def read(
         ConfigError: the properties cannot work; every problem is named.
         TypeError, ValueError: one of the functions cannot be called, or ``decode`` is no decoder.
     """
-    hooks = hooks_by_name(on_shard_end, on_shard_lost, on_watermark)
+    hooks = given(
+        on_ready=on_ready,
+        on_shard_begin=on_shard_begin,
+        on_shard_end=on_shard_end,
+        on_shard_lost=on_shard_lost,
+        on_watermark=on_watermark,
+        on_stop=on_stop,
+    )
     for name, hook in hooks.items():
         if not callable(hook):
             raise TypeError(f"{name} must be an async function, not {hook!r}")
@@ -154,6 +170,15 @@ class RecordStream(AsyncIterator["Record"]):
     def _repr_html_(self) -> str:
         state = "ended" if self._is_over else "being read" if self._is_open else "not begun"
         return html_table(f"Records, {state}: iterate to read them", [])
+
+    def pause(self) -> None:
+        """Read nothing more, and let the next record wait; leases are kept."""
+        self._feed.deliveries.pause(is_paused=True)
+        self._next_turn = 0.0
+
+    def resume(self) -> None:
+        """Go on after :meth:`pause`."""
+        self._feed.deliveries.pause(is_paused=False)
 
     def stop(self) -> None:
         """End the iteration after the current record."""
@@ -310,6 +335,7 @@ class RecordStream(AsyncIterator["Record"]):
         """
         self._feed.raise_if_store_failed()
         await self._clock.sleep(0)
+        await self._feed.deliveries.wait_until_wanted()
         if self._handed is not None and not await self._feed.permission(self._handed):
             # The rest is for another worker.
             self._records = iter(())
@@ -352,7 +378,7 @@ class RecordStream(AsyncIterator["Record"]):
         hook = self._hooks.get(call.hook)
         if hook is not None:
             try:
-                await call_hook(call.hook, hook, self._feed.slow_calls, call.subject)
+                await call_hook(call.hook, hook, self._feed.slow_calls, *call.arguments)
             except BaseException:
                 # The next call after a cancellation calls the hook again first.
                 self._feed.deliveries.put_back(call)

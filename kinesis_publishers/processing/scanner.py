@@ -17,7 +17,7 @@ from kinesis_publishers.errors import StaleCheckpointError
 from kinesis_publishers.model import Record
 from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process
 from kinesis_publishers.processing.checkpointing import AsyncCheckpointing, with_checkpointer
-from kinesis_publishers.processing.deliveries import HookCall
+from kinesis_publishers.processing.deliveries import EMPTY, HookCall
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
     ErrorPolicy,
@@ -47,7 +47,7 @@ class Scanner:
     _wrap: Callable[[Process], Process]
     _name: str
     _feed: DeliveryFeed
-    _hooks: Mapping[str, Callable[[Any], None]]
+    _hooks: Mapping[str, Callable[..., Any]]
     _is_async: bool = field(kw_only=True)
     _takes_checkpointer: bool = field(kw_only=True)
     _workers: int = field(kw_only=True)
@@ -55,6 +55,7 @@ class Scanner:
     _on_error: ErrorPolicy = field(kw_only=True)
     _max_age_seconds: float | None = field(kw_only=True)
     _stop_flag: threading.Event | None = field(kw_only=True, alias="stop")
+    _pause_flag: threading.Event | None = field(kw_only=True, alias="pause")
     is_interrupted: bool = field(default=False, init=False)
     _is_open: bool = field(default=False, init=False)
     _is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -68,9 +69,8 @@ class Scanner:
         with self._threads:
             async with TaskScope() as scope:
                 reading = scope.spawn(self._read(), name="scan")
-                if self._stop_flag is not None:
-                    watching = self._watch_flag(self._stop_flag, reading)
-                    watcher = scope.spawn(watching, name="wait for stop")
+                if self._stop_flag is not None or self._pause_flag is not None:
+                    watcher = scope.spawn(self._watch_flags(reading), name="wait for stop")
                     reading.add_done_callback(lambda _: watcher.cancel())
 
     async def _read(self) -> None:
@@ -90,9 +90,11 @@ class Scanner:
                     scope.spawn(self._work(), name=f"process records ({number})")
             watching.cancel()
 
-    async def _watch_flag(self, flag: threading.Event, reading: asyncio.Task[None]) -> None:
-        # Another thread that sets the flag does not wake the event loop.
-        while not flag.is_set():
+    async def _watch_flags(self, reading: asyncio.Task[None]) -> None:
+        # Another thread that sets a flag does not wake the event loop.
+        while self._stop_flag is None or not self._stop_flag.is_set():
+            if self._pause_flag is not None and not self._feed.is_stopping:
+                self._feed.deliveries.pause(is_paused=self._pause_flag.is_set())
             await self._feed.clock.sleep(_STOP_CHECK_SECONDS)
         if not self._is_open:
             # Opening may take as long as the store's retries.
@@ -122,9 +124,12 @@ class Scanner:
         if hook is None:
             record_end()
             return
-        name = f"{call.hook} for {call.subject}"
+        name = " for ".join([call.hook, *map(str, call.arguments)])
         with self._feed.slow_calls.watching(name, call.shard):
-            await self._threads.call(name, hook, call.subject, then=record_end)
+            if call.hook == EMPTY and self._is_async:
+                await hook(call.subject)
+            else:
+                await self._threads.call(name, hook, *call.arguments, then=record_end)
 
     async def _work_through(self, handed: HandedOut) -> None:
         feed, holds = self._feed, self._feed.deliveries.is_held_back(handed)

@@ -27,7 +27,7 @@ from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import Process, ScanResult
 from kinesis_publishers.processing.checkpointing import takes_checkpointer
 from kinesis_publishers.processing.decoded import decoded
-from kinesis_publishers.processing.deliveries import hooks_by_name
+from kinesis_publishers.processing.deliveries import EMPTY, given
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
     ErrorPolicy,
@@ -53,14 +53,19 @@ def scan(
     max_records: int | None = None,
     max_bytes: int | None = None,
     max_wait: timedelta = timedelta(0),
+    empty_batches: bool = False,
     workers: int = 1,
     ordered_by: Literal["shard", "partition_key"] | None = "shard",
     max_in_flight: int = 1000,
     on_error: ErrorPolicy | None = None,
+    on_ready: Callable[[datetime], None] | None = None,
+    on_shard_begin: Callable[[Shard], None] | None = None,
     on_shard_end: Callable[[Shard], None] | None = None,
     on_shard_lost: Callable[[ShardKey], None] | None = None,
     on_watermark: Callable[[datetime], None] | None = None,
+    on_stop: Callable[[], None] | None = None,
     stop: threading.Event | None = None,
+    pause: threading.Event | None = None,
     events: EventSink | None = None,
     clock: Clock | None = None,
     **options: Unpack[Options],
@@ -75,8 +80,8 @@ def scan(
     the next run continues after it. Unless ``ordered_by`` says otherwise, the records of a shard
     come in their order.
 
-    The arguments that are not below are those of ``read``. Here ``on_shard_end``,
-    ``on_shard_lost`` and ``on_watermark`` are plain functions; they run in threads, too.
+    The arguments that are not below are those of ``read``. Here ``on_ready``, ``on_shard_end`` and
+    the like are plain functions; they run in threads, too.
 
     Args:
         process: takes a :class:`~kinesis_publishers.Record`, in a thread of its own, and returns
@@ -93,6 +98,8 @@ def scan(
         max_records, max_bytes: the most records of a batch, and payload bytes of one with several
             records.
         max_wait: how long a batch may wait for further records, until it has ``max_records``.
+        empty_batches: whether ``process`` is also called with an empty batch when a shard has
+            answered without a record.
         workers: how many calls may run at once; with more than one ``process`` must be safe to call
             from several threads.
         ordered_by: which records come one after another: those of a ``"shard"``, those of a
@@ -104,6 +111,7 @@ def scan(
             :class:`StopOnError`.
         on_shard_end: as of ``read``; no call that begins later overtakes it.
         stop: ends the scan once it is set, from any thread: only the main thread gets signals.
+        pause: while it is set, no call begins, and no more is read; leases are kept.
 
     Raises:
         ConfigError: the properties cannot work; every problem is named.
@@ -118,7 +126,14 @@ def scan(
     is_async = iscoroutinefunction(process)
     if not is_async:
         check_callback("process", process)
-    hooks = hooks_by_name(on_shard_end, on_shard_lost, on_watermark)
+    hooks = given(
+        on_ready=on_ready,
+        on_shard_begin=on_shard_begin,
+        on_shard_end=on_shard_end,
+        on_shard_lost=on_shard_lost,
+        on_watermark=on_watermark,
+        on_stop=on_stop,
+    )
     for hook, function in hooks.items():
         check_callback(hook, function)
     if per_batch and decode is not None:
@@ -133,8 +148,9 @@ def scan(
         max_in_flight=max_in_flight,
     )
     on_error = on_error or StopOnError()
-    if stop is not None and not callable(getattr(stop, "is_set", None)):
-        raise TypeError(f"stop must be a threading.Event, not {stop!r}")
+    for flag_name, flag in (("stop", stop), ("pause", pause)):
+        if flag is not None and not callable(getattr(flag, "is_set", None)):
+            raise TypeError(f"{flag_name} must be a threading.Event, not {flag!r}")
     with ShortTraceback():
         properties = Properties.of(properties, options)
         check_policy(on_error, properties)
@@ -146,6 +162,10 @@ def scan(
             "process takes a checkpointer, whose checkpoints follow the order of a shard: leave "
             "ordered_by='shard'"
         )
+    if empty_batches:
+        if wants_checkpointer or not per_batch:
+            raise ValueError("empty_batches is for per_batch=True, without a checkpointer")
+        hooks[EMPTY] = process
     wraps: list[Callable[[Process], Process]] = []
     if where is not None:
         check_callback("where", where)
@@ -169,6 +189,7 @@ def scan(
         on_error=on_error,
         max_age_seconds=None if max_age is None else max_age.total_seconds(),
         stop=stop,
+        pause=pause,
     )
     _check_no_loop()
     with ShortTraceback():

@@ -1,4 +1,4 @@
-"""Where and until when an object of one event loop may be used."""
+"""Where and until when an object of an event loop may be used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Usability:
     """Refuses calls before the opening, after the end, in other loops and in forked processes.
 
     Attributes:
-        ended: why it cannot be used any more; empty while it can.
+        ended: why it cannot be used; empty while it can.
     """
 
     def __init__(self, what: str) -> None:

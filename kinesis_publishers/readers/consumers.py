@@ -89,23 +89,24 @@ class CallbackSink(DeliverySink):
 
 
 async def call_hook(
-    name: str, hook: Callable[[_T], Awaitable[None]], slow_calls: SlowCalls, subject: _T
+    name: str, hook: Callable[..., Awaitable[None]], slow_calls: SlowCalls, *subject: object
 ) -> None:
     """Await what a hook does with ``subject``, and report it if that takes long.
 
     A note names the hook in what it raises; ``TypeError`` if it is no async function.
     """
+    what = " for ".join([name, *map(str, subject)])
     try:
-        with slow_calls.watching(f"{name} for {subject}", None):
-            told: object = hook(subject)
+        with slow_calls.watching(what, None):
+            told: object = hook(*subject)
             if not inspect.isawaitable(told):
                 raise TypeError(
                     f"{name} returned {told!r}, not an awaitable: use an async function"
                 )
-            with cancelled_from_outside_only(ProcessingCancelledError, f"{subject}: {name}"):
+            with cancelled_from_outside_only(ProcessingCancelledError, what):
                 await told
     except Exception as error:
-        error.add_note(f"It was raised by {name} for {subject}.")
+        error.add_note(f"It was raised by {what}.")
         raise
 
 

@@ -90,7 +90,7 @@ class Writing:
         services = await self.services(writer=writer, **options)
         with open_spool(services.config.spill_path) as spool:
             async with KinesisProducer(
-                services, await ShardMap.listed(services), spool
+                services, await ShardMap.listed(services), spool=spool
             ) as producer:
                 try:
                     yield producer
