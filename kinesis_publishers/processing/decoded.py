@@ -21,6 +21,11 @@ class DecodedRecord(_WithValue, Record):  # type: ignore[misc]
         return hash(self[:-1])
 
 
+def value_of(record: Record) -> Any:
+    """Return the value of a record, ``None`` without one."""
+    return record.value if isinstance(record, DecodedRecord) else None
+
+
 def decoded(record: Record, decode: Decoder) -> DecodedRecord:
     """Return ``record`` with its value."""
     return tuple.__new__(DecodedRecord, (*record, decode(record.data)))

@@ -131,7 +131,7 @@ class Deliveries(DeliverySink):
             self.call(BEGUN, shard, shard.key)
 
     def pause(self, *, is_paused: bool) -> None:
-        """Read and hand out nothing more, or go on."""
+        """Read and hand out nothing more, or resume."""
         (self._is_wanted.clear if is_paused else self._is_wanted.set)()
 
     async def wait_until_wanted(self, shard: ShardKey | None = None) -> None:

@@ -6,19 +6,23 @@ import asyncio
 import logging
 from collections.abc import Callable, Container
 from contextlib import AbstractAsyncContextManager
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from kinesis_publishers.abc import SharedReading
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.config import Properties, extension_options
+from kinesis_publishers.config import MetricsConfig, Properties, extension_options
 from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.event_loop import OwnProcess
 from kinesis_publishers.events import EventSink
+from kinesis_publishers.formats import open_tracing
 from kinesis_publishers.processing.deliveries import READY, STOP, Deliveries, HookCall, Item
 from kinesis_publishers.processing.handed_out import Cutting, HandedOut
 from kinesis_publishers.readers.bounds import bounds_of
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
+
+if TYPE_CHECKING:
+    from kinesis_publishers.formats.spans import Tracing
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -38,6 +42,7 @@ class DeliveryFeed:
             record may take any time.
         is_stopping: whether handing out has ended.
         slow_calls: set once the feed is open.
+        tracing: makes spans; ``None`` unless the program traces.
     """
 
     slow_calls: SlowCalls
@@ -48,8 +53,9 @@ class DeliveryFeed:
         clock: Clock,
         cutting: Cutting | None = None,
         hooks: Container[str] = (),
+        tracing: Tracing | None = None,
     ) -> None:
-        self._open_fetcher, self._hooks = open_fetcher, hooks
+        self._open_fetcher, self._hooks, self.tracing = open_fetcher, hooks, tracing
         self.clock = clock
         self._sharing: SharedReading | None = None
         self._changes = tuple(asyncio.Event() for _ in range(3))
@@ -86,7 +92,8 @@ class DeliveryFeed:
                 clock=clock,
             )
 
-        return cls(open_fetcher, clock, cutting, hooks)
+        tracing = open_tracing() if MetricsConfig.from_properties(properties).traces else None
+        return cls(open_fetcher, clock, cutting, hooks, tracing)
 
     async def __aenter__(self) -> Self:
         self.process = OwnProcess()
@@ -214,7 +221,11 @@ class DeliveryFeed:
             if not self.is_stopping:
                 await deliveries.wait_until_wanted()
             if deliveries.waiting:
-                return deliveries.waiting.popleft()
+                item = deliveries.waiting.popleft()
+                if self.tracing is not None and isinstance(item, HandedOut):
+                    with self.tracing.processing_span(item.batch, operation="receive"):
+                        return item
+                return item
             if self._has_ended.is_set():
                 break
             self._has_news.clear()

@@ -20,6 +20,7 @@ from kinesis_publishers.formats import Decoder, Format
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import call_plain
 from kinesis_publishers.processing.checkpointing import Checkpointing
+from kinesis_publishers.processing.decoded import value_of
 from kinesis_publishers.processing.deliveries import given
 from kinesis_publishers.processing.error_policies import DeadLetter, StopOnError, check_callback
 from kinesis_publishers.processing.reading import RecordStream, read
@@ -103,8 +104,18 @@ class RecordIterator(Iterator["Record"]):
         # A separate object: the exit handler must not keep this one alive.
         self._reading = _Reading(stream)
         self._stream, self._take_at_once = stream, stream.take_at_once
+        # The loop is in another thread than the stream.
+        self._tracing, stream.tracing, self._span = stream.tracing, None, ExitStack()
 
     def __next__(self) -> Record:
+        if self._tracing is None:
+            return self._next()
+        self._span.close()
+        record = self._next()
+        self._span.enter_context(self._tracing.processing_span(record, value_of(record)))
+        return record
+
+    def _next(self) -> Record:
         # A call that was interrupted has a record on its way, which comes first.
         record = self._take_at_once() if self._reading.pending is None else None
         if record is None:
@@ -133,7 +144,7 @@ class RecordIterator(Iterator["Record"]):
         self._reading.call(self._stream.pause)
 
     def resume(self) -> None:
-        """Go on after :meth:`pause`; any thread may call it."""
+        """Continue after :meth:`pause`; any thread may call it."""
         self._reading.call(self._stream.resume)
 
     def stop(self) -> None:
@@ -149,7 +160,8 @@ class RecordIterator(Iterator["Record"]):
             self._reading.open()
         return self
 
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        self._span.__exit__(kind, error, traceback)
         with ShortTraceback():
             self._reading.end(error)
 

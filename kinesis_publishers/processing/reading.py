@@ -18,7 +18,7 @@ from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.model.html import html_table
 from kinesis_publishers.processing.calls import check_event_times
 from kinesis_publishers.processing.checkpointing import AsyncCheckpointing
-from kinesis_publishers.processing.decoded import decoded
+from kinesis_publishers.processing.decoded import decoded, value_of
 from kinesis_publishers.processing.deliveries import HookCall, given
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
@@ -145,6 +145,8 @@ class RecordStream(AsyncIterator["Record"]):
         on_error: StopOnError | DeadLetter | None = None,
     ) -> None:
         self._feed = feed
+        #: Makes the spans of loops, if the program traces.
+        self.tracing = feed.tracing
         self._feed.notes.add(self._note)
         self._clock = feed.clock
         self._hooks = hooks
@@ -177,7 +179,7 @@ class RecordStream(AsyncIterator["Record"]):
         self._next_turn = 0.0
 
     def resume(self) -> None:
-        """Go on after :meth:`pause`."""
+        """Continue after :meth:`pause`."""
         self._feed.deliveries.pause(is_paused=False)
 
     def stop(self) -> None:
@@ -238,11 +240,11 @@ class RecordStream(AsyncIterator["Record"]):
     async def _close(self, error: BaseException | None) -> None:
         if self._is_open and not (self._is_over or self._feed.process.is_left):
             self._is_over = True
-            self._body.close()
+            kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
+            self._body.__exit__(kind, error, traceback)
             if await self.checkpointing.settle(error):
                 self._processed = self._taken
             self._note()
-            kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
             await self._resources.__aexit__(kind, error, traceback)
         if error is None and self._is_interrupted:
             self._is_interrupted = False
@@ -252,7 +254,7 @@ class RecordStream(AsyncIterator["Record"]):
         """Return the next record if that needs no wait: the previous one has been processed."""
         if self._is_open and self._feed.process.is_left:
             self._feed.process.check("this reader")
-        if self._failed is not None or self.checkpointing.is_open:
+        if self._failed is not None or self.checkpointing.is_open or self.tracing is not None:
             return None
         self._processed = self._taken
         is_cut = self._handed is not None and self._handed.is_cut
@@ -301,6 +303,8 @@ class RecordStream(AsyncIterator["Record"]):
         name, batch = "the body of the loop", self._handed.batch
         watching = self._feed.slow_calls.watching
         self._body.enter_context(watching(name, batch.shard.key, batch, lambda: self._taken - 1))
+        if self.tracing is not None:
+            self._body.enter_context(self.tracing.processing_span(record, value_of(record)))
         return record
 
     async def next_or_none(self) -> Record | None:

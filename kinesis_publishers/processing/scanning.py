@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial, reduce
 from inspect import iscoroutinefunction
-from typing import Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import (
@@ -26,7 +26,7 @@ from kinesis_publishers.formats import Decoder, Format, decoder_of
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import Process, ScanResult
 from kinesis_publishers.processing.checkpointing import takes_checkpointer
-from kinesis_publishers.processing.decoded import decoded
+from kinesis_publishers.processing.decoded import decoded, value_of
 from kinesis_publishers.processing.deliveries import EMPTY, given
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
@@ -40,6 +40,9 @@ from kinesis_publishers.processing.feed import DeliveryFeed
 from kinesis_publishers.processing.handed_out import Cutting
 from kinesis_publishers.processing.scanner import Scanner
 from kinesis_publishers.tracebacks import ShortTraceback
+
+if TYPE_CHECKING:
+    from kinesis_publishers.formats.spans import Tracing
 
 
 def scan(
@@ -166,21 +169,26 @@ def scan(
         if wants_checkpointer or not per_batch:
             raise ValueError("empty_batches is for per_batch=True, without a checkpointer")
         hooks[EMPTY] = process
+    outermost: list[Callable[[Process], Process]] = []
+    on_invalid = properties.get(SourceConfig.on_invalid_aggregate)
+    if on_invalid is OnInvalidAggregate.DEAD_LETTER and not per_batch:
+        wrap, properties = _with_dead_letters(properties, on_error)
+        outermost.append(wrap)
+    feed = DeliveryFeed.from_properties(properties, hooks, events, clock, cutting)
     wraps: list[Callable[[Process], Process]] = []
+    if (tracing := feed.tracing) is not None:
+        wraps.append(partial(_traced, tracing=tracing, is_async=is_async))
     if where is not None:
         check_callback("where", where)
         wraps.append(partial(_filtered, where=where, per_batch=per_batch))
     if decoder := decoder_of(decode):
         wraps.append(partial(_with_values, decode=decoder))
-    on_invalid = properties.get(SourceConfig.on_invalid_aggregate)
-    if on_invalid is OnInvalidAggregate.DEAD_LETTER and not per_batch:
-        wrap, properties = _with_dead_letters(properties, on_error)
-        wraps.append(wrap)
+    wraps += outermost
     scanner = Scanner(
         process,
         lambda inner: reduce(lambda made, wrap: wrap(made), wraps, inner),
         name_of(process),
-        DeliveryFeed.from_properties(properties, hooks, events, clock, cutting),
+        feed,
         hooks,
         is_async=is_async,
         takes_checkpointer=wants_checkpointer,
@@ -196,6 +204,18 @@ def scan(
         asyncio.run(scanner.run())
         if scanner.is_interrupted:
             raise KeyboardInterrupt
+
+
+def _traced(process: Callable[..., Any], tracing: Tracing, *, is_async: bool) -> Callable[..., Any]:
+    def call(item: Any) -> Any:
+        with tracing.processing_span(item, value_of(item)):
+            return process(item)
+
+    async def call_async(item: Any) -> Any:
+        with tracing.processing_span(item, value_of(item)):
+            return await process(item)
+
+    return call_async if is_async else call
 
 
 def _filtered(process: Process, where: Callable[[Record], object], *, per_batch: bool) -> Process:
