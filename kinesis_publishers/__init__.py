@@ -62,11 +62,14 @@ if TYPE_CHECKING:
     from kinesis_publishers.processing import RecordStream as RecordStream
     from kinesis_publishers.processing import RetryOnError as RetryOnError
     from kinesis_publishers.processing import ScanResult as ScanResult
+    from kinesis_publishers.processing import ShardStream as ShardStream
+    from kinesis_publishers.processing import ShardStreams as ShardStreams
     from kinesis_publishers.processing import StopOnError as StopOnError
     from kinesis_publishers.processing import read as read
     from kinesis_publishers.processing import read_table as read_table
     from kinesis_publishers.processing import records as records
     from kinesis_publishers.processing import scan as scan
+    from kinesis_publishers.processing import shards as shards
     from kinesis_publishers.processing import with_error_policy as with_error_policy
     from kinesis_publishers.producing import BlockingProducer as BlockingProducer
     from kinesis_publishers.producing import KinesisProducer as KinesisProducer
@@ -99,7 +102,8 @@ _NAMES: Final = {
     ),
     "processing": (
         "AsyncCheckpointing Checkpointing DeadLetter ErrorPolicy RecordIterator RecordStream "
-        "RetryOnError ScanResult StopOnError read read_table records scan with_error_policy"
+        "RetryOnError ScanResult ShardStream ShardStreams StopOnError read read_table records scan "
+        "shards with_error_policy"
     ),
     "producing": "BlockingProducer KinesisProducer PutResult",
     "progress.checkpointer": "Checkpointer",

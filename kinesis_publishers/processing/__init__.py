@@ -13,4 +13,7 @@ from kinesis_publishers.processing.iterating import records as records
 from kinesis_publishers.processing.reading import RecordStream as RecordStream
 from kinesis_publishers.processing.reading import read as read
 from kinesis_publishers.processing.scanning import scan as scan
+from kinesis_publishers.processing.sharded import ShardStream as ShardStream
+from kinesis_publishers.processing.sharded import ShardStreams as ShardStreams
+from kinesis_publishers.processing.sharded import shards as shards
 from kinesis_publishers.processing.tables import read_table as read_table

@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from datetime import datetime
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Options, Properties, Scalar, WatermarkConfig
@@ -40,6 +40,8 @@ from kinesis_publishers.processing.signals import (
 from kinesis_publishers.readers.consumers import call_hook
 from kinesis_publishers.readers.watermarks import OnWatermark
 from kinesis_publishers.tracebacks import ShortTraceback
+
+_Stream = TypeVar("_Stream", bound="RecordStream")
 
 # How often other tasks run while records are taken without waiting.
 _TURN_SECONDS = 0.01
@@ -144,10 +146,10 @@ class RecordStream(AsyncIterator["Record"]):
         decode: Decoder | None = None,
         on_error: StopOnError | DeadLetter | None = None,
     ) -> None:
-        self._feed = feed
+        self.feed = feed
         #: Makes the spans of loops, if the program traces.
         self.tracing = feed.tracing
-        self._feed.notes.add(self._note)
+        self.feed.notes.add(self._note)
         self._clock = feed.clock
         self._hooks = hooks
         self._decode = decode
@@ -175,16 +177,20 @@ class RecordStream(AsyncIterator["Record"]):
 
     def pause(self) -> None:
         """Read nothing more, and let the next record wait; leases are kept."""
-        self._feed.deliveries.pause(is_paused=True)
+        self.feed.deliveries.pause(is_paused=True)
         self._next_turn = 0.0
 
     def resume(self) -> None:
         """Continue after :meth:`pause`."""
-        self._feed.deliveries.pause(is_paused=False)
+        self.feed.deliveries.pause(is_paused=False)
 
     def stop(self) -> None:
         """End the iteration after the current record."""
-        self._feed.stop()
+        self.feed.stop()
+
+    def part(self, feed: DeliveryFeed, kind: type[_Stream]) -> _Stream:
+        """Return a stream of another feed that is read in the same way."""
+        return kind(feed, self._hooks, decode=self._decode, on_error=self._on_error)
 
     def _current(self) -> tuple[HandedOut, int]:
         if self._handed is None or not self._taken:
@@ -231,14 +237,14 @@ class RecordStream(AsyncIterator["Record"]):
         async with AsyncExitStack() as stack:
             stack.callback(has_closed, self)
             with stopped_with_others(self._stop_by):
-                await stack.enter_async_context(self._feed)
-            if not self._feed.is_stopping:
+                await stack.enter_async_context(self.feed)
+            if not self.feed.is_stopping:
                 stack.enter_context(stopped_by_signals(self._stop_by))
             self._resources = stack.pop_all()
         self._is_open = True
 
     async def _close(self, error: BaseException | None) -> None:
-        if self._is_open and not (self._is_over or self._feed.process.is_left):
+        if self._is_open and not (self._is_over or self.feed.process.is_left):
             self._is_over = True
             kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
             self._body.__exit__(kind, error, traceback)
@@ -252,13 +258,13 @@ class RecordStream(AsyncIterator["Record"]):
 
     def take_at_once(self) -> Record | None:
         """Return the next record if that needs no wait: the previous one has been processed."""
-        if self._is_open and self._feed.process.is_left:
-            self._feed.process.check("this reader")
+        if self._is_open and self.feed.process.is_left:
+            self.feed.process.check("this reader")
         if self._failed is not None or self.checkpointing.is_open or self.tracing is not None:
             return None
         self._processed = self._taken
         is_cut = self._handed is not None and self._handed.is_cut
-        is_ending = is_cut or self._feed.is_stopping
+        is_ending = is_cut or self.feed.is_stopping
         if not is_ending and self._clock.monotonic() < self._next_turn:
             for record in self._records:
                 self._taken += 1
@@ -301,7 +307,7 @@ class RecordStream(AsyncIterator["Record"]):
             self._is_asked = False
         assert self._handed is not None
         name, batch = "the body of the loop", self._handed.batch
-        watching = self._feed.slow_calls.watching
+        watching = self.feed.slow_calls.watching
         self._body.enter_context(watching(name, batch.shard.key, batch, lambda: self._taken - 1))
         if self.tracing is not None:
             self._body.enter_context(self.tracing.processing_span(record, value_of(record)))
@@ -337,17 +343,17 @@ class RecordStream(AsyncIterator["Record"]):
         It comes before a record is taken: a record that is taken and, after a cancellation, not
         returned would count as processed with the next call.
         """
-        self._feed.raise_if_store_failed()
+        self.feed.raise_if_store_failed()
         await self._clock.sleep(0)
-        await self._feed.deliveries.wait_until_wanted()
-        if self._handed is not None and not await self._feed.permission(self._handed):
+        await self.feed.deliveries.wait_until_wanted()
+        if self._handed is not None and not await self.feed.permission(self._handed):
             # The rest is for another worker.
             self._records = iter(())
         self._next_turn = self._clock.monotonic() + _TURN_SECONDS
 
     async def _next_record(self) -> Record | None:
         while not self._is_over:
-            record = None if self._feed.is_stopping else next(self._records, None)
+            record = None if self.feed.is_stopping else next(self._records, None)
             if record is None:
                 if not await self._take_delivery():
                     return None
@@ -363,32 +369,33 @@ class RecordStream(AsyncIterator["Record"]):
     async def _take_delivery(self) -> bool:
         """Wait for a delivery; return whether there is one."""
         self._note()
-        if self._handed is not None and not self._feed.is_stopping:
-            self._feed.deliveries.finish(self._handed)
+        if self._handed is not None and not self.feed.is_stopping:
+            self.feed.deliveries.finish(self._handed)
             self._handed = None
-        while isinstance(item := await self._feed.next(), HookCall):
-            await self._call_hook(item)
+        while isinstance(item := await self.feed.next(), HookCall):
+            await self.call_hook(item)
         if item is None:
             return False
         self._handed, self._records = item, iter(item.batch)
         self._taken = self._processed = 0
         self._is_checked = self._decode is not None or bool(item.batch.failures)
         # It may have waited here for longer than it may be processed.
-        if not await self._feed.permission(item):
+        if not await self.feed.permission(item):
             self._records = iter(())
         return True
 
-    async def _call_hook(self, call: HookCall) -> None:
+    async def call_hook(self, call: HookCall) -> None:
+        """Call what the program has for it, and record the end of a shard."""
         hook = self._hooks.get(call.hook)
         if hook is not None:
             try:
-                await call_hook(call.hook, hook, self._feed.slow_calls, *call.arguments)
+                await call_hook(call.hook, hook, self.feed.slow_calls, *call.arguments)
             except BaseException:
                 # The next call after a cancellation calls the hook again first.
-                self._feed.deliveries.put_back(call)
+                self.feed.deliveries.put_back(call)
                 raise
-        self._feed.deliveries.record_end(call, was_told=hook is not None)
+        self.feed.deliveries.record_end(call, was_told=hook is not None)
 
     def _note(self) -> None:
         if self._handed is not None:
-            self._feed.deliveries.record(self._handed, self._processed)
+            self.feed.deliveries.record(self._handed, self._processed)

@@ -214,7 +214,7 @@ def test_in_a_callback(screen: Screen) -> None:
             "async def main():\n"
             "    async with read({how}) as stream:\n"
             "        print((await anext(stream)).data, flush=True)\n"
-            "        while not stream._feed.is_stopping: await asyncio.sleep(0.01)\n"
+            "        while not stream.feed.is_stopping: await asyncio.sleep(0.01)\n"
             "    print('behind the loop')\n"
             "asyncio.run(main())"
         ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from kinesis_publishers import DeadLetter, ScanResult, read, records, scan
+from kinesis_publishers import DeadLetter, ScanResult, ShardStream, read, records, scan, shards
 from kinesis_publishers.errors import KinesisPublishersError
 from tests.integration.processing.processing_support import numbers
 from tests.integration.processing.scanning_support import scanned_in_next_run
@@ -178,6 +178,38 @@ def test_a_plain_loop_may_write_its_checkpoint(orders: Orders) -> None:
                 break
     assert numbers([record]) == [2]
     assert scanned_in_next_run(orders) == [3, 4]
+
+
+async def test_each_shard_is_a_stream_of_its_own(orders: Orders) -> None:
+    """A task that is slow with one shard holds up no other; a child comes after its parents."""
+    orders.put(20)
+    first_done = asyncio.Event()
+    seen: dict[str, list[int]] = {}
+    order: list[str] = []
+
+    async def consume(stream: ShardStream) -> None:
+        order.append(stream.shard.shard_id)
+        if len(order) == 1:
+            await first_done.wait()
+        async with stream:
+            async for record in stream:
+                seen.setdefault(stream.shard.shard_id, []).append(int(record.data))
+                await stream.checkpoint()
+                if len(order) == 2 and sum(map(len, seen.values())) >= 5:
+                    first_done.set()
+                if record.data == b"22":
+                    streams.stop()
+
+    async with shards(orders.properties()) as streams, asyncio.TaskGroup() as tasks:
+        async for stream in streams:
+            tasks.create_task(consume(stream))
+            if len(order) == 1:
+                await asyncio.to_thread(orders.server.reshard, "orders", 1)
+                await asyncio.to_thread(orders.put, 3)
+    assert sorted(order)[2:] == ["shardId-000000000002"] == order[2:]
+    assert seen["shardId-000000000002"] == [20, 21, 22]
+    assert sorted(number for numbers in seen.values() for number in numbers) == list(range(23))
+    assert await asyncio.to_thread(scanned_in_next_run, orders) == []
 
 
 @pytest.mark.parametrize(
