@@ -149,26 +149,28 @@ class ProgressRows:
         *,
         is_committed: bool | None,
     ) -> bool:
-        """Record how a transaction has ended; return whether it was committed.
+        """Record that a transaction was committed; return whether it was.
 
         ``None`` for ``is_committed`` finds that out. ``learn`` loads what another writer has
         written.
         """
         write, version, sent_at = self.joined.pop(key)
-        if is_committed is None:
+        known = self.stored.get(key)
+        if is_committed is None and (known is None or known.version != version):
             try:
                 # It also refuses the transaction from now on, wherever that is under way.
-                known = self.stored.get(key)
                 await self.save([] if known is None else [known.checkpoint])
                 return False
             except StaleCheckpointError as refused:
                 await learn(refused)
-            found, position = self.stored.get(key), write.checkpoint.progress.position
-            return found is not None and found.checkpoint.progress.position == position
-        known = self.stored.get(key)
-        if is_committed and known is not None and known.version.number < version.number:
+            known, position = self.stored.get(key), write.checkpoint.progress.position
+            if known is None or known.checkpoint.progress.position != position:
+                return False
+            write, version = CheckpointWrite(checkpoint=known.checkpoint), known.version
+        # A look may have found it already; what another worker has written since stays.
+        if known and (known.version == version or known.version.number < version.number):
             self._learn_written([write], {key: version}, sent_at)
-        return is_committed
+        return True
 
     def _learn_written(
         self,

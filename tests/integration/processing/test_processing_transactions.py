@@ -18,6 +18,8 @@ import pytest
 import sqlalchemy as sa
 from attrs import define, field
 
+from kinesis_publishers import ScanResult, scan
+from kinesis_publishers.events import LeasesCounted
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
 from tests.integration.processing.transaction_worker import SEEN
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
+    from kinesis_publishers import Checkpointing, Record
     from tests.servers import Server
 
 _PROGRAM: Final = Path(__file__).with_name("transaction_worker.py")
@@ -237,6 +240,48 @@ def test_a_reader_that_is_killed_writes_each_record_once(
     ledger: Ledger, face: str, chance: random.Random
 ) -> None:
     kill_and_go_on(ledger, face, chance, 4)
+
+
+@pytest.mark.parametrize("ends_with", [None, ZeroDivisionError])
+@pytest.mark.parametrize(
+    "ledger",
+    [pytest.param(("sqlite", "connection"), marks=pytest.mark.xdist_group("sqlite"))],
+    indirect=True,
+)
+def test_a_look_at_the_leases_before_a_call_returns_does_not_set_its_checkpoint_back(
+    ledger: Ledger, ends_with: type[Exception] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Renewals follow the commit, also where the call fails after it: nothing is repeated."""
+    ledger.server.put_many(_STREAM, [("key", b"%d" % number) for number in range(3)])
+    ledger.properties |= {"kinesis.lease.enabled": "true", "kinesis.lease.failovermillis": "1000"}
+    engine = sa.create_engine(ledger.urls[0])
+    looks: list[object] = []
+    has_looked = threading.Event()
+
+    def on_event(event: object) -> None:
+        looks.append(event) if isinstance(event, LeasesCounted) else None
+        has_looked.set()
+
+    def process(record: Record, checkpointer: Checkpointing) -> ScanResult | None:
+        with engine.begin() as connection:
+            connection.execute(SEEN.insert(), {"id": record.id})
+            checkpointer.checkpoint(connection)
+        before = len(looks)
+        while len(looks) < before + 4:
+            has_looked.clear()
+            assert has_looked.wait(30)
+        if record.data == b"2":
+            return ScanResult.STOP
+        if ends_with is not None:
+            raise ends_with
+        return None
+
+    scan(ledger.properties, process, events=on_event)
+    ledger.check()
+    assert ("was committed, and this was raised" in caplog.text) is (ends_with is not None)
+    ledger.server.put_many(_STREAM, [("key", b"2")])
+    scan(ledger.properties, process, events=on_event)
+    ledger.check()
 
 
 def share_and_lose(ledger: Ledger, chance: random.Random, rounds: int) -> None:
