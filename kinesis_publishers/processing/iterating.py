@@ -130,10 +130,7 @@ class RecordIterator(Iterator["Record"]):
         self._reading.checkpointing().stage()
 
     def checkpoint(self, transaction: Any = None, **request: Any) -> None:
-        """Record the current record as processed, and write that, now or in a transaction.
-
-        See :meth:`AsyncCheckpointing.checkpoint`.
-        """
+        """Record the current record as processed: see :meth:`AsyncCheckpointing.checkpoint`."""
         self._reading.checkpointing().checkpoint(transaction, **request)
 
     def _repr_html_(self) -> str:

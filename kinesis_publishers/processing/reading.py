@@ -202,10 +202,7 @@ class RecordStream(AsyncIterator["Record"]):
         self.checkpointing.stage()
 
     async def checkpoint(self, transaction: Any = None, **request: Any) -> None:
-        """Record the current record as processed, and write that, now or in a transaction.
-
-        See :meth:`AsyncCheckpointing.checkpoint`.
-        """
+        """Record the current record as processed: see :meth:`AsyncCheckpointing.checkpoint`."""
         await self.checkpointing.checkpoint(transaction, **request)
 
     async def __aenter__(self) -> Self:
