@@ -344,8 +344,10 @@ class KinesisProducer:
                 seconds = limit if timeout_seconds is None else timeout_seconds
                 await self._end(self._sending, seconds)
         finally:
-            left_on_disk = None if self._spilling is None else await self._spilling.close()
-            self._closing.set()
+            try:
+                left_on_disk = None if self._spilling is None else await self._spilling.close()
+            finally:
+                self._closing.set()
         if left_on_disk is not None:
             raise left_on_disk
 

@@ -60,6 +60,8 @@ class Spilling:
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _has_work: asyncio.Event = field(factory=asyncio.Event, init=False)
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
+    # Of the disk, while it lasts.
+    _failure: RecordsNotWrittenError | None = field(default=None, init=False)
     # One thread: a write whose caller was cancelled is over before the next one begins.
     _executor: ThreadPoolExecutor = field(
         factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="kinesis-spool"), init=False
@@ -113,6 +115,8 @@ class Spilling:
                     f"({ProducerConfig.spill_bytes.full_key})"
                 )
             await self._changed.wait()
+            if self._failure is not None:
+                raise self._failure
         if self._end is not None:
             raise self._end
 
@@ -137,8 +141,11 @@ class Spilling:
                         rows = await self._take()
                     except RecordsNotWrittenError as error:
                         _LOGGER.warning("%s. This is tried again", error)
+                        self._failure = error
+                        self._pulse()
                         await self._services.clock.sleep(self._services.config.retry.max_seconds)
                         continue
+                    self._failure = None
                     if rows:
                         columns = columns_of_rows(list(rows.values()))
                         await self._enter(Run(self, list(rows), 0, 0.0, *columns))
@@ -170,10 +177,12 @@ class Spilling:
         return rows
 
     async def drain(self) -> None:
-        """Wait until what is on disk now has entered the buffer."""
+        """Wait until what is on disk now has entered the buffer; raise if the disk has failed."""
         last = self._spool.last_id
         while self._entered_up_to < last and self._end is None:
             await self._changed.wait()
+            if self._failure is not None:
+                raise self._failure
 
     def settle(self, places: Sequence[int], written: Written) -> None:
         """Report where records were written, and remove them from the disk."""

@@ -79,7 +79,7 @@ class ShardCheckpoints:
             return _LOST
         try:
             progress = self._reached if number is None else self._progress_at(number, sub, stored)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return _ILLEGAL
         return None if progress is None else await self._write(progress)
 

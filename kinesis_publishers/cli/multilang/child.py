@@ -104,6 +104,9 @@ class Child:
                 while await self._line():
                     pass
                 await self._process.wait()
+        except asyncio.CancelledError:
+            self.kill()
+            raise
         except TimeoutError:
             # The KCL would wait for ever.
             _LOGGER.warning("The processor of %s does not end, and is killed", self._name)

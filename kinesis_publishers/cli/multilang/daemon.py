@@ -149,8 +149,8 @@ async def run_daemon(config: DaemonConfig, clock: Clock | None = None) -> None:
         TaskScope() as scope,
     ):
         processors.fetcher, processors.scope = fetcher, scope
-        reading = scope.spawn(fetcher.run(), name="read streams")
-        reading.add_done_callback(lambda _: processors.is_stopping.set())
+        # If it fails, the processors are killed, and what they have not recorded is repeated.
+        scope.spawn(fetcher.run(), name="read streams")
         with stopped_by_signals(lambda _: processors.is_stopping.set()):
             await processors.is_stopping.wait()
             await processors.shut_down()

@@ -59,10 +59,12 @@ class ShardProcessor:
         """
         self._task = asyncio.current_task()
         try:
-            if self._former is not None:
+            if self._former is not None and not self.is_cut:
                 await self._former.has_ended.wait()
             # As in the KCL: another worker may still have to finish a parent.
-            while not all(map(self._checkpoints.has_stored_end, self.shard.parent_keys)):
+            while not self.is_cut and not all(
+                map(self._checkpoints.has_stored_end, self.shard.parent_keys)
+            ):
                 await self._clock.sleep(_ASK_AGAIN_SECONDS)
             stored = self._checkpoints.stored
             if stored is not None and not self.is_cut:

@@ -189,7 +189,9 @@ class _Translation:
         option = cf.find_option(key) or MAPPED.get(key)
         if option is not None:
             if not self.given.get(_PRECEDENCE.get(key, "")):
-                self.assignments.add(option, key, value)
+                self.assignments.add_parts(option, key, value)
+        elif key.startswith("kinesis."):
+            self.assignments.add_unknown(key)
         elif key.startswith(_CREDENTIALS):
             return
         elif key.startswith(("kinesisClient.", "dynamoDbClient.", "cloudWatchClient.")):
@@ -211,7 +213,7 @@ class _Translation:
             self._default(cf.MetricsConfig.cloudwatch_namespace, application)
         mode = self.own["retrievalMode"].upper()
         # The KCL's rule: any setting of polling chooses polling.
-        polls = any(self.given.get(name, "0") != "0" for name in _OF_POLLING.split())
+        polls = any(self.given.get(name) not in (None, "", "0") for name in _OF_POLLING.split())
         if mode == cf.POLLING.name or (mode == "DEFAULT" and polls):
             self._default(cf.SourceConfig.record_publisher, cf.POLLING.name)
             # The KCL's default; this package polls more often.
