@@ -298,6 +298,8 @@ class DynamoDbStore(VersionedStore):
                 "DynamoDB, of boto3 or aiobotocore, and TransactItems=[...], not "
                 f"{transaction!r:.200} with {', '.join(request) or 'nothing'}."
             )
+        if "ClientRequestToken" in request:
+            raise TypeError("leave ClientRequestToken out: a refused call is repeated with others")
         attempt = self._book.attempt_joined(write.shard, write.expected)
         operation, parameters = self.request(attempt, write.checkpoint)
         items = [

@@ -181,9 +181,9 @@ class Database:
         if isinstance(self._engine, AsyncEngine):
             await self._engine.dispose()
             return
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
-            self._thread = None
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await asyncio.to_thread(thread.shutdown, cancel_futures=True)
         self._engine.dispose()
 
 

@@ -102,14 +102,12 @@ class LeasedShards(ShardAssigner):
 
     def may_deliver(self, shard: ShardKey) -> bool:
         held = self._leases.held.get(shard)
-        # Of what another worker waits for, only what was handed out before is finished.
-        if held is None or shard in self._leases.leaving:
-            return False
-        return self._clock.monotonic() < held.valid_until
+        return held is not None and self._clock.monotonic() < held.valid_until
 
     async def permission(self, shard: ShardKey) -> None:
         leases = self._leases
-        while not self.may_deliver(shard):
+        # Of what another worker waits for, only what was handed out before is finished.
+        while shard in leases.leaving or not self.may_deliver(shard):
             leases.hurry.set()
             leases.has_written.clear()
             await leases.has_written.wait()

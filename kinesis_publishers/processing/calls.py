@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from kinesis_publishers.errors import NotProcessedError, ProcessingCancelledError
 from kinesis_publishers.event_loop import FORKED, OwnProcess
@@ -131,6 +131,9 @@ class ScanResult(Enum):
     STOP = "STOP"
     """The record has been processed, and no more are wanted."""
 
+
+LEFT_OUT: Final = object()
+"""What a function returns for records that are not for it: they cover none before them."""
 
 Process: TypeAlias = "Callable[[Any], ScanResult | None]"
 
@@ -335,6 +338,9 @@ class DeliveryCalls:
                 self.processed = self.taken
                 return NotProcessedError(f"{failed} of {records} records were returned as failed")
             result = None
+        if result is LEFT_OUT:
+            self.pass_over()
+            return None
         if not (result is None or isinstance(result, ScanResult)):
             may_be = ", or a list of failed records" if self.parts is not None else ""
             raise TypeError(

@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from kinesis_publishers.errors import ConfigError, StaleCheckpointError
+from kinesis_publishers.errors import (
+    ConfigError,
+    KinesisPublishersError,
+    ReaderReplacedError,
+    StaleCheckpointError,
+)
 from kinesis_publishers.processing.deliveries import Deliveries, progress_within
 from kinesis_publishers.processing.handed_out import HandedOut
 from kinesis_publishers.progress.checkpointer import Checkpointer
@@ -26,12 +32,18 @@ class AsyncCheckpointing:
     Args:
         current: returns what was handed out, and how many of its records are processed with the
             current ones.
+
+    Attributes:
+        refusal: why a checkpoint could not be part of a transaction, until :meth:`take_refusal`.
+        failure: why it is not known how a transaction has ended: nothing may be tried again.
     """
 
     def __init__(self, deliveries: Deliveries, current: Callable[[], tuple[HandedOut, int]]):
         self._deliveries, self._current = deliveries, current
         # Of a transaction whose end is not known.
         self._joined: tuple[HandedOut, int] | None = None
+        self.refusal: StaleCheckpointError | None = None
+        self.failure: KinesisPublishersError | None = None
 
     def _required(self) -> Checkpointer:
         if (checkpointer := self._deliveries.checkpointer) is None:
@@ -70,12 +82,38 @@ class AsyncCheckpointing:
             self.stage()
             await checkpointer.flush()
             return
-        for _ in range(_MOST_TRIES):
-            made = self.join(transaction, request)()
-            if await made if inspect.isawaitable(made) else made:
-                return
-            await self.learn_refusal()
-        raise StaleCheckpointError("The checkpoint was refused too often: roll back.")
+        with self.refusing():
+            for _ in range(_MOST_TRIES):
+                made = self.join(transaction, request)()
+                if await made if inspect.isawaitable(made) else made:
+                    return
+                await self.learn_refusal()
+            raise StaleCheckpointError("The checkpoint was refused too often: roll back.")
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Remember a refusal: the transaction is rolled back, and its records not processed."""
+        try:
+            yield
+        except StaleCheckpointError as error:
+            self.refusal = error
+            raise
+
+    def raise_refusal(self) -> None:
+        """Raise a refusal that a function has caught: its records are not processed."""
+        if self.refusal is not None:
+            raise self.refusal
+
+    def take_refusal(self) -> bool:
+        """Return whether the current records are not processed because of a refusal.
+
+        Raises:
+            ReaderReplacedError: this reader must not process any.
+        """
+        refusal, self.refusal = self.refusal, None
+        if isinstance(refusal, ReaderReplacedError):
+            raise refusal
+        return refusal is not None
 
     def join(self, transaction: Any, request: dict[str, Any]) -> Callable[[], Any]:
         """Return what writes the checkpoint in a transaction; it returns whether it was written."""
@@ -91,8 +129,8 @@ class AsyncCheckpointing:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction has the checkpoint, and its end is not noted yet."""
-        return self._joined is not None
+        """Whether a transaction has, or was refused, the checkpoint, and that is not settled."""
+        return self._joined is not None or self.refusal is not None
 
     async def settle(self, error: BaseException | None) -> bool:
         """Note the end of the transaction, if one has the checkpoint; return if it was committed.
@@ -103,9 +141,15 @@ class AsyncCheckpointing:
         if self._joined is None:
             return False
         (handed, count), self._joined = self._joined, None
-        is_committed = None if error is not None else True
-        if not await self._required().settle(handed.key, is_committed=is_committed):
-            return False
+        is_committed = None if error is not None or self.refusal is not None else True
+        try:
+            if not await self._required().settle(handed.key, is_committed=is_committed):
+                return False
+        except StaleCheckpointError:
+            return False  # Another worker has the shard, and begins behind what is committed.
+        except KinesisPublishersError as failure:
+            self.failure = failure
+            raise
         if error is not None:
             _LOGGER.error(
                 "The transaction with the checkpoint of %s was committed, and this was raised "
@@ -149,14 +193,24 @@ class Checkpointing:
         async def join() -> Callable[[], Any]:
             return self.on_loop.join(transaction, request)
 
-        for _ in range(_MOST_TRIES):
-            made = self._wait(join())()
-            if inspect.isawaitable(made):
-                raise TypeError(f"{transaction!r:.200} is for async functions: use a plain one")
-            if made:
-                return
-            self._wait(self.on_loop.learn_refusal())
-        raise StaleCheckpointError("The checkpoint was refused too often: roll back.")
+        with self.on_loop.refusing():
+            for _ in range(_MOST_TRIES):
+                made = self._wait(join())()
+                if inspect.isawaitable(made):
+                    raise TypeError(f"{transaction!r:.200} is for async functions: use a plain one")
+                if made:
+                    return
+                self._wait(self.on_loop.learn_refusal())
+            raise StaleCheckpointError("The checkpoint was refused too often: roll back.")
+
+
+async def _is_committed(checkpointing: AsyncCheckpointing, error: BaseException) -> bool:
+    """Return whether the transaction was committed before ``error``, which ends here then."""
+    try:
+        return await checkpointing.settle(error) and isinstance(error, Exception)
+    except KinesisPublishersError as failure:
+        error.add_note(f"It is not known whether its transaction was committed: {failure!r}")
+        return False
 
 
 def takes_checkpointer(process: Callable[..., Any]) -> bool:
@@ -177,11 +231,12 @@ def with_checkpointer(
     if inspect.iscoroutinefunction(process):
 
         async def process_async(item: Any) -> Any:
-            result = None
+            result = checkpointing.refusal = None
             try:
                 result = await process(item, checkpointer=checkpointing)
+                checkpointing.raise_refusal()
             except BaseException as error:
-                if not await checkpointing.settle(error) or not isinstance(error, Exception):
+                if not await _is_committed(checkpointing, error):
                     raise
             await checkpointing.settle(None)
             return result
@@ -194,11 +249,12 @@ def with_checkpointer(
     blocking = Checkpointing(checkpointing, start)
 
     def process_in_thread(item: Any) -> Any:
-        result = None
+        result = checkpointing.refusal = None
         try:
             result = process(item, checkpointer=blocking)
+            checkpointing.raise_refusal()
         except BaseException as error:
-            if not start(checkpointing.settle(error)).result() or not isinstance(error, Exception):
+            if not start(_is_committed(checkpointing, error)).result():
                 raise
         if checkpointing.is_open:
             start(checkpointing.settle(None)).result()

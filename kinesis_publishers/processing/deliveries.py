@@ -53,6 +53,8 @@ class HookCall:
 
 
 _ENDED, _LOST, _WATERMARK = "on_shard_end", "on_shard_lost", "on_watermark"
+#: After these no records of their shard come.
+ENDS = (_ENDED, _LOST)
 BEGUN, READY, STOP, EMPTY = "on_shard_begin", "on_ready", "on_stop", "empty_batch"
 
 
@@ -132,14 +134,23 @@ class Deliveries(DeliverySink):
 
     def pause(self, *, is_paused: bool) -> None:
         """Read and hand out nothing more, or resume."""
-        (self._is_wanted.clear if is_paused else self._is_wanted.set)()
+        if is_paused and not self._is_stopping:
+            self._is_wanted.clear()
+        else:
+            self._is_wanted.set()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing may begin for now. Any thread may ask."""
+        return not self._is_wanted.is_set()
 
     async def wait_until_wanted(self, shard: ShardKey | None = None) -> None:
         await self._is_wanted.wait()
 
     async def deliver(self, delivery: Delivery) -> None:
         self._note_begin(delivery.shard)
-        work = Work(delivery)
+        cutting = self._cutting
+        work = Work(delivery, not cutting.overlaps, cutting.per_batch)
         if self._is_stopping:
             work.cut()
         before = self._works.get(work.key, ())
@@ -335,6 +346,9 @@ class Deliveries(DeliverySink):
                 return
             works.popleft()
             first.has_ended.set()
+            for later in works if first.is_cut else ():
+                # Another worker begins before them.
+                later.is_lost, later.limit = True, 0
             if works and works[0].done and not works[0].is_lost:
                 self._record(works[0], works[0].done)
 

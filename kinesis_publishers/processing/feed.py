@@ -41,6 +41,7 @@ class DeliveryFeed:
         notes: functions that record a delivery in progress; called periodically, because a single
             record may take any time.
         is_stopping: whether handing out has ended.
+        followers: are set when handing out ends.
         slow_calls: set once the feed is open.
         tracing: makes spans; ``None`` unless the program traces.
     """
@@ -67,6 +68,7 @@ class DeliveryFeed:
         self.process = OwnProcess()
         self.notes: set[Callable[[], None]] = set()
         self.is_stopping = False
+        self.followers: set[asyncio.Event] = set()
 
     @classmethod
     def from_properties(
@@ -134,6 +136,7 @@ class DeliveryFeed:
         finally:
             for event in self._changes:
                 event.set()
+            self._wake()
 
     async def _read(self, fetcher: KinesisDataFetcher) -> None:
         try:
@@ -149,7 +152,7 @@ class DeliveryFeed:
         except Exception as failure:  # noqa: BLE001 - as in _hold_open
             self._fail(failure)
         self._has_ended.set()
-        self._has_news.set()
+        self._wake()
 
     def _fail(self, failure: Exception) -> None:
         if self._failure is None:
@@ -200,6 +203,12 @@ class DeliveryFeed:
         await self._has_ended.wait()
         self.raise_if_store_failed()
 
+    def raise_if_over(self) -> bool:
+        """Return whether handing out has ended; raise if that is because reading has failed."""
+        if self._has_ended.is_set():
+            self._raise_if_failed()
+        return self.is_stopping or self._has_ended.is_set()
+
     def raise_if_store_failed(self) -> None:
         checkpointer = self.deliveries.checkpointer
         if checkpointer is not None and checkpointer.has_failed:
@@ -242,7 +251,11 @@ class DeliveryFeed:
     def begin(self, handed: HandedOut, index: int) -> bool:
         """Return whether a record, and those before it, may be processed. Any thread may call."""
         self.process.check("this reader")
-        return self.may_deliver(handed) and handed.begin(index)
+        return not self._is_held_up(handed) and handed.begin(index)
+
+    def _is_held_up(self, handed: HandedOut) -> bool:
+        is_paused = self.deliveries.is_paused and not self.is_stopping
+        return is_paused or not self.may_deliver(handed)
 
     async def permission(self, handed: HandedOut, index: int | None = None) -> bool:
         """Wait until processing may continue; return whether it may.
@@ -254,7 +267,7 @@ class DeliveryFeed:
             return not handed.is_cut if index is None else handed.may_begin(index)
 
         self.process.check("this reader")
-        while is_wanted() and not (self.is_stopping or self.may_deliver(handed)):
+        while is_wanted() and self._is_held_up(handed) and not self.is_stopping:
             if self._has_ended.is_set():
                 # Nothing else would end the wait.
                 self._raise_if_failed()
@@ -266,4 +279,8 @@ class DeliveryFeed:
         if not self.is_stopping:
             self.is_stopping = True
             self.deliveries.stop()
-        self._has_news.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        for event in (self._has_news, *self.followers):
+            event.set()

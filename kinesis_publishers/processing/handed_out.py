@@ -128,6 +128,8 @@ class Work:
     """A delivery in progress: which of its records are done, in any order.
 
     Attributes:
+        is_ordered: whether its records are processed in their order.
+        takes_parts: whether a call takes a whole part.
         opened: records before this index have been handed out, or wait in their lanes.
         parts: the parts of them that are not finished.
         done: how many records are done, from the first one on.
@@ -139,6 +141,8 @@ class Work:
     """
 
     delivery: Delivery
+    is_ordered: bool = True
+    takes_parts: bool = False
     opened: int = field(default=0, init=False)
     parts: list[HandedOut] = field(factory=list, init=False)
     done: int = field(default=0, init=False)
@@ -168,7 +172,12 @@ class Work:
         """Begin no record behind the last one that has begun."""
         with self.lock:
             done = self.done if self._marks is None else self._marks.rfind(1) + 1
-            self.limit = min(self.limit, max(done, *(part.begun for part in self.parts), 0))
+            limit = max(done, *(part.begun for part in self.parts), 0)
+            # A call that takes a record before the limit takes all of its part.
+            for part in sorted(self.parts, key=HandedOut.first) if self.takes_parts else ():
+                if part.first() < limit:
+                    limit = max(limit, part.place_of(len(part.batch) - 1) + 1)
+            self.limit = min(self.limit, limit)
             self.opened = max(self.opened, self.limit)
 
     def mark(self, places: Sequence[int]) -> None:
@@ -211,6 +220,10 @@ class HandedOut:
         """Whether records of the delivery are left to another worker, or to the next run."""
         return self.work.is_cut
 
+    def first(self) -> int:
+        """Return the place of its first record in its delivery."""
+        return self.place_of(0)
+
     def place_of(self, index: int) -> int:
         """Return the place of a record of the batch in its delivery."""
         return index if self.places is None else self.places[index]
@@ -238,10 +251,11 @@ class HandedOut:
         Return whether more of the delivery than before is done without a gap.
         """
         before = self.work.done
-        if self.places is None:
-            self.work.done = max(before, count)
+        if self.work.is_ordered:
+            # It covers what has skipped its checkpoint, too.
+            self.work.done = max(before, self.place_of(count - 1) + 1 if count else 0)
         else:
-            more = [self.places[index] for index in (*range(self.noted, count), *scattered)]
-            self.work.mark(more)
+            indices = (*range(self.noted, count), *scattered)
+            self.work.mark([self.place_of(index) for index in indices])
         self.noted = max(self.noted, count)
         return self.work.done > before

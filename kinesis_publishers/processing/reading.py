@@ -147,25 +147,21 @@ class RecordStream(AsyncIterator["Record"]):
         on_error: StopOnError | DeadLetter | None = None,
     ) -> None:
         self.feed = feed
-        #: Makes the spans of loops, if the program traces.
         self.tracing = feed.tracing
         self.feed.notes.add(self._note)
         self._clock = feed.clock
         self._hooks = hooks
         self._decode = decode
         self._on_error = on_error or StopOnError()
-        # A record that could not be decoded, and why, until the policy has been followed.
-        self._failed: tuple[Record, Exception] | None = None
+        self._failed: tuple[Record, Exception] | None = None  # Until the policy was followed.
         self._resources = AsyncExitStack()
         self._is_open = self._is_entered = self._is_over = self._is_asked = False
         self._is_interrupted = False
         self._task: asyncio.Task[object] | None = None
         self._handed: HandedOut | None = None
         self._records: Iterator[Record] = iter(())
-        # Whether one of them may go to the error policy, in place of the loop.
-        self._is_checked = False
-        # How many records of the delivery have been handed out, and how many are processed.
-        self._taken = self._processed = 0
+        self._is_checked = False  # Whether one of them may go to the error policy.
+        self._taken = self._processed = 0  # Of the records of the delivery.
         self._next_turn = 0.0
         self.checkpointing = AsyncCheckpointing(feed.deliveries, self._current)
         # Open while the loop is busy with a record.
@@ -218,7 +214,6 @@ class RecordStream(AsyncIterator["Record"]):
         return self
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
-        # A record that failed to decode counts once it has been set aside.
         if error is None and self._failed is None:
             self._processed = self._taken
         await self._close(error)
@@ -245,10 +240,15 @@ class RecordStream(AsyncIterator["Record"]):
             self._is_over = True
             kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
             self._body.__exit__(kind, error, traceback)
-            if await self.checkpointing.settle(error):
-                self._processed = self._taken
-            self._note()
-            await self._resources.__aexit__(kind, error, traceback)
+            try:
+                if await self.checkpointing.settle(error):
+                    self._processed = self._taken
+                elif self.checkpointing.is_open:
+                    self._processed = min(self._processed, self._taken - 1)
+            finally:
+                self._note()
+                self.feed.notes.discard(self._note)
+                await self._resources.__aexit__(kind, error, traceback)
         if error is None and self._is_interrupted:
             self._is_interrupted = False
             await interrupt()
@@ -319,8 +319,7 @@ class RecordStream(AsyncIterator["Record"]):
             if not self._is_open:
                 await self._open()
             if self.checkpointing.is_open:
-                await self.checkpointing.settle(None)
-                self._processed = self._taken
+                await self._settle()
             await self._follow_policy()
             await self._take_turns()
             record = await self._next_record()
@@ -333,6 +332,14 @@ class RecordStream(AsyncIterator["Record"]):
             await self._close(None)
             raise StopAsyncIteration
         return record
+
+    async def _settle(self) -> None:
+        """Count the current record as its checkpoint says: one that was refused comes again."""
+        is_committed = await self.checkpointing.settle(None)
+        if self.checkpointing.take_refusal() and not is_committed and self._handed is not None:
+            self._taken -= 1
+            self._records = iter(self._handed.batch.slice(self._taken, len(self._handed.batch)))
+        self._processed = self._taken
 
     async def _take_turns(self) -> None:
         """Yield to other tasks, which a loop that never waits would block.

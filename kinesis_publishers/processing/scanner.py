@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import Factory, define, field
 
-from kinesis_publishers.errors import StaleCheckpointError
+from kinesis_publishers.errors import ReaderReplacedError, StaleCheckpointError
 from kinesis_publishers.model import Record
 from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process
 from kinesis_publishers.processing.checkpointing import AsyncCheckpointing, with_checkpointer
@@ -133,7 +133,7 @@ class Scanner:
 
     async def _work_through(self, handed: HandedOut) -> None:
         feed, holds = self._feed, self._feed.deliveries.is_held_back(handed)
-        process = self._process
+        process, checkpointing = self._process, None
         if self._takes_checkpointer:
             checkpointing = AsyncCheckpointing(
                 feed.deliveries, lambda: (handed, calls.next_index + 1)
@@ -164,15 +164,19 @@ class Scanner:
                 self._stop()
             if error is not None:
                 handed.leave(calls.taken)
+                if checkpointing is not None and checkpointing.failure is not None:
+                    raise checkpointing.failure
+                if isinstance(error, ReaderReplacedError):
+                    raise error
                 if isinstance(error, StaleCheckpointError) and not feed.may_deliver(handed):
                     # It has rolled its transaction back: the records are another worker's.
                     continue
                 place = place_of(calls.current)
                 failures, failed_at = failures + 1 if place == failed_at else 1, place
-                await self._settle(calls, note, error, failures)
-                if self._is_stopping.is_set():
+                is_aside = await self._settle(calls, note, error, failures)
+                if self._is_stopping.is_set() and not is_aside:
                     break
-        if not (calls.is_done or handed.is_cut):
+        if not calls.is_done:
             feed.deliveries.leave(handed, calls.taken)
         feed.deliveries.finish(handed)
 
@@ -209,13 +213,13 @@ class Scanner:
 
     async def _settle(
         self, calls: DeliveryCalls, note: Callable[[], None], error: Exception, failures: int
-    ) -> None:
-        """Do what the error policy says after ``failures`` failed calls in a row."""
+    ) -> bool:
+        """Do what the error policy says; return whether the records were put aside."""
         place = place_of(calls.current)
         step = next_step(self._on_error, error, failures, place, parts=calls.parts)
         if not isinstance(step, DeadLetter):
             await wait_for_event(self._is_stopping, timeout_seconds=step, clock=self._feed.clock)
-            return
+            return False
 
         def pass_over() -> None:
             calls.pass_over()
@@ -224,3 +228,4 @@ class Scanner:
         name, key = f"put of DeadLetter for {place}", calls.batch.shard.key
         with self._feed.slow_calls.watching(name, key):
             await self._threads.call(name, step.put_aside, calls.current, error, then=pass_over)
+        return True

@@ -24,7 +24,7 @@ from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.formats import Decoder, Format, decoder_of
 from kinesis_publishers.model import Record, Shard, ShardKey
-from kinesis_publishers.processing.calls import Process, ScanResult
+from kinesis_publishers.processing.calls import LEFT_OUT, Process, ScanResult
 from kinesis_publishers.processing.checkpointing import takes_checkpointer
 from kinesis_publishers.processing.decoded import decoded, value_of
 from kinesis_publishers.processing.deliveries import EMPTY, given
@@ -221,9 +221,9 @@ def _traced(process: Callable[..., Any], tracing: Tracing, *, is_async: bool) ->
 def _filtered(process: Process, where: Callable[[Record], object], *, per_batch: bool) -> Process:
     def process_some(item: Any) -> Any:
         if not per_batch:
-            return process(item) if where(item) else None
+            return process(item) if where(item) else LEFT_OUT
         places = [place for place, record in enumerate(item) if where(record)]
-        return process(item.take(places)) if places else None
+        return process(item.take(places)) if places else LEFT_OUT
 
     return process_some
 

@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 
 from kinesis_publishers.config import Properties, Scalar
 from kinesis_publishers.model import Shard, ShardKey
-from kinesis_publishers.processing.deliveries import HookCall, Item
+from kinesis_publishers.processing.deliveries import ENDS, HookCall, Item
 from kinesis_publishers.processing.feed import DeliveryFeed
 from kinesis_publishers.processing.handed_out import HandedOut
 from kinesis_publishers.processing.reading import RecordStream, read
@@ -69,10 +69,11 @@ class ShardStreams(AsyncIterator[ShardStream]):
         feed = self._all.feed
         while (item := await feed.next()) is not None:
             key = item.key if isinstance(item, HandedOut) else item.shard
+            is_end = isinstance(item, HookCall) and item.hook in ENDS
             open_one = self._open.get(key) if key is not None else None
-            if open_one is not None:
+            if open_one is not None and (is_end or isinstance(item, HandedOut)):
                 open_one.add(item)
-                if isinstance(item, HookCall):
+                if is_end:
                     del self._open[open_one.shard.key]
             elif isinstance(item, HandedOut):
                 self._open[item.key] = one = _ShardFeed(feed, item.work.delivery.shard)
@@ -98,6 +99,7 @@ class _ShardFeed:
         self._feed, self.shard = feed, shard
         self._items: deque[Item] = deque()
         self._has_news, self._is_over = asyncio.Event(), False
+        feed.followers.add(self._has_news)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._feed, name)
@@ -126,8 +128,9 @@ class _ShardFeed:
         while not self._feed.is_stopping:
             if self._items:
                 return self._items.popleft()
-            if self._is_over:
+            if self._is_over or self._feed.raise_if_over():
                 break
             self._has_news.clear()
             await self._has_news.wait()
+        self._feed.followers.discard(self._has_news)
         return None

@@ -157,7 +157,8 @@ class Checkpointer:
         ``delivered`` is the last record of it that was delivered; ``None`` if there was none.
         """
         latest = self._latest(key)
-        if latest is None or progress.is_ended:
+        # Of deliveries that overlap, a later one may have been recorded already.
+        if latest is None or progress.is_ended or _is_behind(progress, latest):
             return
         processed = latest.processed
         if delivered is None or (processed is not None and not processed < delivered):
@@ -188,9 +189,13 @@ class Checkpointer:
             CheckpointError: the store has no such transactions.
             TypeError: it takes no such transaction.
         """
-        if self.stored.get(key) is None:
+        if (stored := self.stored.get(key)) is None:
+            raise StaleCheckpointError(f"Another worker reads {key} now: roll back.")
+        before, after = stored.processed, progress.processed
+        if before is not None and after is not None and not before < after:
             raise StaleCheckpointError(
-                f"Another worker reads {key} now: this transaction must not be committed."
+                f"{key} was processed up to {before} already, as an earlier transaction has "
+                "recorded: this one must not be committed."
             )
         row, owner = self.stored.row_with(key, progress)
         return self.stored.rows.join(transaction, row, owner, request)
@@ -209,7 +214,7 @@ class Checkpointer:
         )
         try:
             # What is being written may wait for the transaction itself.
-            async with self._clock.timeout(_LEARN_SECONDS), self._exclusively(), self.stored.turn:
+            async with self._clock.timeout(_LEARN_SECONDS), self._turn, self.stored.turn:
                 await self.stored.learn(key, refused)
         except TimeoutError:
             raise refused from None
@@ -226,14 +231,14 @@ class Checkpointer:
         rows = self.stored.rows
         if key not in rows.joined:
             return False
-        learn = partial(self.stored.learn, key)
-        if is_committed is None:
-            async with self._exclusively(), self.stored.turn:
-                is_committed = await rows.settle(key, learn, is_committed=None)
-        else:
-            await rows.settle(key, learn, is_committed=is_committed)
+        # What was being written when the transaction began may still be under way.
+        async with self._turn, self.stored.turn:
+            learn = partial(self.stored.learn, key)
+            is_committed = await rows.settle(key, learn, is_committed=is_committed)
         if is_committed:
             self._pending.pop(key, None)
+        elif key in self._pending:
+            self._has_pending.set()
         return is_committed
 
     async def flush(self) -> None:
@@ -254,6 +259,9 @@ class Checkpointer:
             self._forget_haste()
             try:
                 await self.stored.write(self._in_flight)
+                # A transaction that has begun meanwhile has kept its shard from being written.
+                left = {key: one for key, one in self._in_flight.items() if key in joined}
+                self._pending = left | self._pending
                 if self._in_flight:
                     self.has_failed = False
             except BaseException:

@@ -154,7 +154,7 @@ class ProgressRows:
         ``None`` for ``is_committed`` finds that out. ``learn`` loads what another writer has
         written.
         """
-        write, version, sent_at = self.joined.pop(key)
+        joined = write, version, sent_at = self.joined.pop(key)
         known = self.stored.get(key)
         if is_committed is None and (known is None or known.version != version):
             try:
@@ -163,6 +163,9 @@ class ProgressRows:
                 return False
             except StaleCheckpointError as refused:
                 await learn(refused)
+            except BaseException:
+                self.joined[key] = joined
+                raise
             known, position = self.stored.get(key), write.checkpoint.progress.position
             if known is None or known.checkpoint.progress.position != position:
                 return False
