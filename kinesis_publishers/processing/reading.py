@@ -80,10 +80,8 @@ def read(
             ``msgpack``, one of :mod:`kinesis_publishers.formats`, or your own function.
         on_error: what follows if ``decode``, or a ``WatermarkAssigner``, raises; the default is
             :class:`StopOnError`. The loop handles its own exceptions.
-        on_ready: is awaited once each shard has its place, and the first checkpoints are written:
-            what is put after that instant is read.
-        on_shard_begin: is awaited before the first record of a shard, or when it has answered
-            without one.
+        on_ready: is awaited with an instant: what is put after it is read, also with LATEST.
+        on_shard_begin: is awaited before the first record of a shard, or at an empty answer.
         on_shard_end: is awaited when a shard has ended and all of its records have been processed,
             before any record of the shards that continue it.
         on_shard_lost: is awaited when another worker has taken a shard because this one has not
@@ -154,7 +152,7 @@ class RecordStream(AsyncIterator["Record"]):
         self._decode = decode
         self._on_error = on_error or StopOnError()
         self._failed: tuple[Record, Exception] | None = None  # Until the policy was followed.
-        self._resources = AsyncExitStack()
+        self._resources, self._body = AsyncExitStack(), ExitStack()
         self._is_open = self._is_entered = self._is_over = self._is_asked = False
         self._is_interrupted = False
         self._task: asyncio.Task[object] | None = None
@@ -164,8 +162,6 @@ class RecordStream(AsyncIterator["Record"]):
         self._taken = self._processed = 0  # Of the records of the delivery.
         self._next_turn = 0.0
         self.checkpointing = AsyncCheckpointing(feed.deliveries, self._current)
-        # Open while the loop is busy with a record.
-        self._body = ExitStack()
 
     def _repr_html_(self) -> str:
         state = "ended" if self._is_over else "being read" if self._is_open else "not begun"
@@ -260,8 +256,7 @@ class RecordStream(AsyncIterator["Record"]):
         if self._failed is not None or self.checkpointing.is_open or self.tracing is not None:
             return None
         self._processed = self._taken
-        is_cut = self._handed is not None and self._handed.is_cut
-        is_ending = is_cut or self.feed.is_stopping
+        is_ending = self.feed.is_stopping or (self._handed is not None and self._handed.is_cut)
         if not is_ending and self._clock.monotonic() < self._next_turn:
             for record in self._records:
                 self._taken += 1
@@ -292,8 +287,8 @@ class RecordStream(AsyncIterator["Record"]):
             return record
         if self._is_asked:
             raise RuntimeError(
-                "Two tasks ask for the next record at once, and each call says that the previous "
-                "record has been processed: let one task read, and hand records on from it"
+                "Two tasks ask for the next record at once, which says that the previous one has "
+                "been processed: let one task read, and hand records on from it"
             )
         self._is_asked = True
         self._body.close()
@@ -303,15 +298,15 @@ class RecordStream(AsyncIterator["Record"]):
         finally:
             self._is_asked = False
         assert self._handed is not None
-        name, batch = "the body of the loop", self._handed.batch
-        watching = self.feed.slow_calls.watching
-        self._body.enter_context(watching(name, batch.shard.key, batch, lambda: self._taken - 1))
+        batch, watching = self._handed.batch, self.feed.slow_calls.watching
+        call = "the body of the loop", batch.shard.key, batch, lambda: self._taken - 1
+        self._body.enter_context(watching(*call))
         if self.tracing is not None:
             self._body.enter_context(self.tracing.processing_span(record, value_of(record)))
         return record
 
     async def next_or_none(self) -> Record | None:
-        """Return the next record as ``anext`` does, and ``None`` at the end."""
+        """Return the next record, ``None`` at the end."""
         return await anext(self, None)
 
     async def _next_in_turn(self) -> Record:
