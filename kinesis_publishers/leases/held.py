@@ -67,7 +67,8 @@ class HeldLeases:
 
     Attributes:
         asked: what was asked for or is being taken, and since when.
-        leaving: what another worker has asked for.
+        leaving: what another worker has asked for, and until when this one may surely finish what
+            it has begun.
         startable: the shards that may be read now, by the worker with the lease.
         consumer_arns: the stream consumers that this worker has registered, by stream.
         children: what continues shards that have ended.
@@ -83,7 +84,7 @@ class HeldLeases:
     worker: str
     held: dict[ShardKey, Held] = field(factory=dict, init=False)
     asked: dict[ShardKey, float] = field(factory=dict, init=False)
-    leaving: set[ShardKey] = field(factory=set, init=False)
+    leaving: dict[ShardKey, float] = field(factory=dict, init=False)
     startable: list[ShardKey] = field(factory=list, init=False)
     consumer_arns: dict[str, str] = field(factory=dict, init=False)
     children: dict[ShardKey, tuple[ChildShard, ...]] = field(factory=dict, init=False)
@@ -200,7 +201,8 @@ class HeldLeases:
             self._lose(key, lease.owner)
         elif lease.owner != self.worker:
             held.row = row
-            self.leaving.add(key)
+            # It was asked for after the last write of this worker, from when on the other waits.
+            self.leaving.setdefault(key, held.renewed_at + self._config.handover_seconds)
             self.wake()
         elif row.version == held.row.version or row.version.writer == held.row.version.writer:
             # Perhaps by a call whose answer was lost. A later call may still be under way and must
@@ -240,7 +242,7 @@ class HeldLeases:
 
     def _drop(self, key: ShardKey) -> None:
         self.held.pop(key, None)
-        self.leaving.discard(key)
+        self.leaving.pop(key, None)
 
 
 def _outline(rows: Rows) -> dict[ShardKey, object]:

@@ -101,8 +101,8 @@ class LeasedShards(ShardAssigner):
         return frozenset(self._leases.leaving)
 
     def may_deliver(self, shard: ShardKey) -> bool:
-        held = self._leases.held.get(shard)
-        return held is not None and self._clock.monotonic() < held.valid_until
+        held, until = self._leases.held.get(shard), self._leases.leaving.get(shard, math.inf)
+        return held is not None and self._clock.monotonic() < min(held.valid_until, until)
 
     async def permission(self, shard: ShardKey) -> None:
         leases = self._leases

@@ -175,7 +175,7 @@ class Work:
             limit = max(done, *(part.begun for part in self.parts), 0)
             # A call that takes a record before the limit takes all of its part.
             for part in sorted(self.parts, key=HandedOut.first) if self.takes_parts else ():
-                if part.first() < limit:
+                if not part.begun and part.first() < limit:
                     limit = max(limit, part.place_of(len(part.batch) - 1) + 1)
             self.limit = min(self.limit, limit)
             self.opened = max(self.opened, self.limit)

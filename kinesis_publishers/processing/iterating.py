@@ -108,14 +108,8 @@ class RecordIterator(Iterator["Record"]):
         self._tracing, stream.tracing, self._span = stream.tracing, None, ExitStack()
 
     def __next__(self) -> Record:
-        if self._tracing is None:
-            return self._next()
-        self._span.close()
-        record = self._next()
-        self._span.enter_context(self._tracing.processing_span(record, value_of(record)))
-        return record
-
-    def _next(self) -> Record:
+        if self._tracing is not None:
+            self._span.close()
         # A call that was interrupted has a record on its way, which comes first.
         record = self._take_at_once() if self._reading.pending is None else None
         if record is None:
@@ -123,6 +117,8 @@ class RecordIterator(Iterator["Record"]):
                 record = self._reading.next()
         if record is None:
             raise StopIteration
+        if self._tracing is not None:
+            self._span.enter_context(self._tracing.processing_span(record, value_of(record)))
         return record
 
     def stage(self) -> None:

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import Record
 
-# A reader that was killed is known to be dead sooner.
-single_reader._LOOK_SECONDS = single_reader._LIFE_SECONDS = 0.05  # type: ignore[misc] # noqa: SLF001
-
 # A server that is killed takes its time to start.
 PATIENT = RetryOnError(
     policy=RetryPolicy(max_retries=200, base_seconds=0.2, max_seconds=0.5, exponent=2.0)
@@ -115,6 +112,8 @@ async def read_all(properties: dict[str, str], sink: Sink) -> None:
 
 
 def main(face: str, kind: str, url: str, properties: dict[str, str]) -> None:
+    # A reader that was killed is known to be dead sooner.
+    single_reader._LOOK_SECONDS = single_reader._LIFE_SECONDS = 0.05  # type: ignore[misc] # noqa: SLF001
     sink = Sink(kind, url)
 
     def process(record: Record, checkpointer: Any) -> None:

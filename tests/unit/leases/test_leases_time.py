@@ -102,7 +102,8 @@ async def test_a_hand_over_that_takes_too_long_ends_by_force(group: Group) -> No
         await group.clock.advance(1)
         await slow.look()
         await thief.look()
-    assert (len(slow.readable), len(thief.readable)) == (1, 0)
+    # It may finish what it has begun.
+    assert (len(slow.readable), len(thief.readable)) == (2, 0)
     await group.clock.advance(1)
     await thief.look()
     assert len(thief.readable) == 1
