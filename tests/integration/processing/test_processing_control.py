@@ -212,6 +212,27 @@ async def test_each_shard_is_a_stream_of_its_own(orders: Orders) -> None:
     assert await asyncio.to_thread(scanned_in_next_run, orders) == []
 
 
+async def test_a_stop_ends_the_streams_of_shards_that_wait(orders: Orders) -> None:
+    """Nobody asks for a further shard meanwhile."""
+    orders.put(1, key="one shard")
+
+    async def consume(stream: ShardStream) -> None:
+        async with stream:
+            async for _ in stream:
+                asyncio.get_running_loop().call_later(0.2, streams.stop)
+
+    async with shards(orders.properties()) as streams:
+        await asyncio.wait_for(consume(await anext(streams)), 30)
+
+
+async def test_a_pause_after_a_stop_holds_nothing_up(orders: Orders) -> None:
+    orders.put(20)
+    async with read(orders.properties()) as stream:
+        async for _ in stream:
+            stream.stop()
+            stream.pause()
+
+
 @pytest.mark.parametrize(
     ("without", "arguments", "problem"),
     [

@@ -106,6 +106,72 @@ def test_a_checkpoint_that_only_the_order_of_a_shard_allows_is_refused(orders: O
         scan(orders.properties(), lambda record, checkpointer: None, **settings)
 
 
+def test_records_that_are_left_out_cover_none_that_wait_for_their_checkpoint(
+    orders: Orders,
+) -> None:
+    orders.put(10, key="one shard")
+
+    def process(record: Record) -> ScanResult:
+        if record.data == b"8":
+            raise ZeroDivisionError
+        return ScanResult.SKIP_CHECKPOINT
+
+    with pytest.raises(ZeroDivisionError):
+        scan(orders.properties(), process, where=lambda record: int(record.data) % 2 == 0)
+    assert scanned_in_next_run(orders) == list(range(10))
+
+
+def test_a_later_batch_covers_those_that_have_skipped_their_checkpoint(orders: Orders) -> None:
+    orders.put(9, key="one shard")
+    sizes: list[int] = []
+
+    def process(batch: RecordBatch) -> ScanResult | None:
+        sizes.append(len(batch))
+        if len(sizes) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return None
+        return ScanResult.SKIP_CHECKPOINT
+
+    scan(orders.properties(), process, per_batch=True, max_records=3)
+    assert sizes == [3, 3, 3]
+    assert scanned_in_next_run(orders) == []
+
+
+@pytest.mark.parametrize("per_batch", [False, True])
+def test_workers_hand_shards_over_without_a_repetition(orders: Orders, per_batch: bool) -> None:
+    """The first one finishes what lies before a record that has begun, and is asked for shards."""
+    count = 2000
+    orders.put(count)
+    properties = orders.properties(lease_enabled="true", lease_failovermillis="2000")
+    seen: dict[str, list[int]] = {"first": [], "second": []}
+    stop, lost = threading.Event(), []
+
+    def processing(name: str) -> Any:
+        def process(item: Any) -> None:
+            some = numbers(item if per_batch else [item])
+            with lock:
+                seen[name] += some
+                done = sum(map(len, seen.values()))
+            if done >= count:
+                stop.set()
+            if done >= 100 and not second.is_alive() and not second.ident:
+                second.start()
+            stop.wait(0.002 * len(some))
+
+        return process
+
+    lock = threading.Lock()
+    settings: dict[str, Any] = {"workers": 4, "ordered_by": "partition_key", "stop": stop}
+    settings |= {"per_batch": per_batch, "on_shard_lost": lost.append}
+    second = threading.Thread(
+        target=lambda: scan(properties, processing("second"), **settings), daemon=True
+    )
+    scan(properties, processing("first"), **settings)
+    second.join(30)
+    assert sorted(seen["first"] + seen["second"]) == list(range(count))
+    assert (lost, bool(seen["second"])) == ([], True)
+
+
 def test_one_of_many_keys_is_retried_and_put_aside_alone(orders: Orders) -> None:
     orders.put(60)
     letters: list[int] = []
@@ -141,8 +207,8 @@ def test_a_delivery_begins_before_the_one_before_it_is_processed(
     orders.server.create_stream("wide", 1)
     orders.server.put_many("wide", [(f"key-{one % 100}", b"%d" % one) for one in range(500)])
     properties = {
+        **orders.properties(),
         **orders.server.properties("wide"),
-        "kinesis.stream.initpos": "TRIM_HORIZON",
         "kinesis.stream.recordpublisher": publisher,
         "kinesis.stream.efo.consumername": "parallel",
         "kinesis.shard.getrecords.maxrecordcount": "250",
@@ -161,6 +227,10 @@ def test_a_delivery_begins_before_the_one_before_it_is_processed(
 
     scan(properties, process, workers=4, ordered_by="partition_key")
     assert seen == set(range(501))
+    orders.server.put_many("wide", [("late", b"501")])
+    seen.clear()
+    scan(properties, lambda record: seen.add(int(record.data)) or ScanResult.STOP)
+    assert seen == {501}
 
 
 def test_batches_wait_until_they_have_so_many_records(orders: Orders) -> None:
