@@ -152,10 +152,10 @@ def test_workers_hand_shards_over_without_a_repetition(orders: Orders, per_batch
             with lock:
                 seen[name] += some
                 done = sum(map(len, seen.values()))
+                if done >= 100 and second.ident is None:
+                    second.start()
             if done >= count:
                 stop.set()
-            if done >= 100 and not second.is_alive() and not second.ident:
-                second.start()
             stop.wait(0.002 * len(some))
 
         return process
