@@ -128,7 +128,7 @@ class SqlCheckpointStore(VersionedStore):
                 await self._database.dispose()
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
-        found = await self._call(lambda connection: _rows(connection, self._select))
+        found = await self._call(lambda one: _rows(one, self._select), writes=False)
         return {key: stored_from_fields(key, row, where=self) for key, row in found.items()}
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
@@ -200,13 +200,13 @@ class SqlCheckpointStore(VersionedStore):
                 "transaction for the checkpoint: give it another isolation_level."
             )
 
-    async def _call(self, work: Callable[[sa.Connection], _T]) -> _T:
+    async def _call(self, work: Callable[[sa.Connection], _T], *, writes: bool = True) -> _T:
         """Run ``work`` in a transaction, with retries of the whole."""
 
         async def attempt() -> _T:
             try:
                 async with self._context.clock.timeout(_TRANSACTION_SECONDS):
-                    return await self._database.run(work)
+                    return await self._database.run(work, writes=writes)
             except (DBAPIError, OSError, TypeError, ValueError) as error:
                 raise failure_in(self, error) from error
 

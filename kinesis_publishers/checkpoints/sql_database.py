@@ -44,6 +44,7 @@ _LIMITS: Final = {
     "postgres": "SET idle_in_transaction_session_timeout = 1000",
     "mysql": "SET @limits = 1 /*M!100300 , SESSION idle_transaction_timeout = 1 */",
 }
+_WRITES: Final = "kinesis_writes"
 # How long SQLite waits for the lock of another process before the retry policy repeats the call.
 _LOCK_SECONDS: Final = 1.0
 # By SQLSTATE of PostgreSQL, or by number of MySQL and MariaDB.
@@ -162,18 +163,19 @@ class Database:
     def dialect(self) -> str:
         return self._engine.dialect.name
 
-    async def run(self, work: Callable[[sa.Connection], _T]) -> _T:
+    async def run(self, work: Callable[[sa.Connection], _T], *, writes: bool = True) -> _T:
         """Return what ``work`` returns in a transaction."""
         if isinstance(self._engine, AsyncEngine):
             async with self._engine.begin() as connection:
                 return await connection.run_sync(work)
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="kinesis-checkpoints")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+        call = asyncio.get_running_loop().run_in_executor
+        return await call(self._thread, self._run, self._engine, work, writes)
 
-    def _run(self, work: Callable[[sa.Connection], _T]) -> _T:
-        assert isinstance(self._engine, sa.Engine)
-        with self._engine.begin() as connection:
+    @staticmethod
+    def _run(engine: sa.Engine, work: Callable[[sa.Connection], _T], writes: bool) -> _T:
+        with engine.execution_options(**{_WRITES: writes}).begin() as connection:
             return work(connection)
 
     async def dispose(self) -> None:
@@ -193,12 +195,14 @@ def _sqlite_engine(url: sa.URL) -> sa.Engine:
     )
     sa.event.listen(engine, "connect", partial(_limit, "PRAGMA synchronous = EXTRA"))
     # Its driver would begin a transaction with the first write, which may be refused then.
-    sa.event.listen(engine, "begin", _begin_writing)
+    sa.event.listen(engine, "begin", _begin)
     return engine
 
 
-def _begin_writing(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+def _begin(connection: sa.Connection) -> None:
+    # One that reads does not wait for a transaction of the application that has not ended.
+    is_writing = connection.get_execution_options().get(_WRITES, True)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
 
 def _limit(statement: str, connection: Any, _: object) -> None:

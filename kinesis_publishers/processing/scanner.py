@@ -32,6 +32,8 @@ from kinesis_publishers.tasks import TaskScope, wait_for_event
 _LOGGER = logging.getLogger(__name__)
 
 _STOP_CHECK_SECONDS = 0.1
+# How often the calls of one part are repeated because their transactions were refused.
+_MOST_STALE = 100
 
 
 @define(eq=False)
@@ -152,7 +154,7 @@ class Scanner:
         def note() -> None:
             feed.deliveries.record(handed, calls.processed, calls.scattered)
 
-        failures, failed_at = 0, ""
+        failures, failed_at, stale = 0, "", 0
         while not calls.is_done and await feed.permission(handed, calls.next_index):
             # A call for a batch takes many records at once.
             taken = partial(int, calls.taken) if self._per_batch else lambda: calls.taken
@@ -168,8 +170,10 @@ class Scanner:
                     raise checkpointing.failure
                 if isinstance(error, ReaderReplacedError):
                     raise error
-                if isinstance(error, StaleCheckpointError) and not feed.may_deliver(handed):
-                    # It has rolled its transaction back: the records are another worker's.
+                if isinstance(error, StaleCheckpointError) and stale < _MOST_STALE:
+                    # It has rolled its transaction back. Another worker has the shard, or has asked
+                    # for it meanwhile.
+                    stale += 1
                     continue
                 place = place_of(calls.current)
                 failures, failed_at = failures + 1 if place == failed_at else 1, place

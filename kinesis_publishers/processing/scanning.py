@@ -98,8 +98,8 @@ def scan(
         per_batch: let ``process`` take a :class:`~kinesis_publishers.RecordBatch` of one shard
             instead. A batch for which it raises is halved until a record is alone with the error.
             It may also return a list of the records that have failed: those go to ``on_error``.
-        max_records, max_bytes: the most records of a batch, and payload bytes of one with several
-            records.
+        max_records: the most records of a batch.
+        max_bytes: the most payload bytes of a batch with several records.
         max_wait: how long a batch may wait for further records, until it has ``max_records``.
         empty_batches: whether ``process`` is also called with an empty batch when a shard has
             answered without a record.

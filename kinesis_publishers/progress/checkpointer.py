@@ -186,14 +186,14 @@ class Checkpointer:
 
         Raises:
             StaleCheckpointError: another reader has the shard.
-            CheckpointError: the store has no such transactions.
+            CheckpointError: the store has no such transactions, or has this progress already.
             TypeError: it takes no such transaction.
         """
         if (stored := self.stored.get(key)) is None:
             raise StaleCheckpointError(f"Another worker reads {key} now: roll back.")
         before, after = stored.processed, progress.processed
         if before is not None and after is not None and not before < after:
-            raise StaleCheckpointError(
+            raise CheckpointError(
                 f"{key} was processed up to {before} already, as an earlier transaction has "
                 "recorded: this one must not be committed."
             )
