@@ -63,7 +63,7 @@ class DaemonProcess:
 
     def wait_until(self, condition: Callable[[str], bool]) -> str:
         """Return what was said, once it meets the condition; that is looked at twice a second."""
-        for _ in range(480):
+        for _ in range(120):
             with self._changed:
                 if self._changed.wait_for(lambda: condition(self._said), 0.5):
                     break

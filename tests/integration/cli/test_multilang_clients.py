@@ -61,15 +61,17 @@ def properties(daemon: Daemon, dynamodb_url: str, command: str) -> dict[str, str
     }
 
 
-# Alone, and with its neighbours, it passes; among all tests it has seen nothing of the sample.
-@pytest.mark.soak
 def test_the_sample_of_kcl_python(
     daemon: Daemon, dynamodb_url: str, kcl_python: Path, tmp_path: Path
 ) -> None:
     """It checkpoints at its first records, at the end of a shard, and when it has to stop."""
     sample = kcl_python / "samples" / "sample_kclpy_app.py"
     given = properties(daemon, dynamodb_url, f"{sys.executable} {sample}")
-    environment = {"PYTHONPATH": f"{kcl_python}:{Path(__file__).parents[3]}"}
+    # The sample writes no ends of lines, for which Python would wait.
+    environment = {
+        "PYTHONPATH": f"{kcl_python}:{Path(__file__).parents[3]}",
+        "PYTHONUNBUFFERED": "1",
+    }
     daemon.put(2)
     with DaemonProcess.running(tmp_path / "app.properties", given, environment) as process:
         process.wait_for("Data Size: 1", 2)
