@@ -247,7 +247,7 @@ def _refusing(own: int) -> Iterator[list[bool]]:
     """Suppress the error of a transaction in which the ``own`` last items were refused."""
     try:
         yield []
-    except Exception as error:
+    except Exception as error:  # the class is of the client, which is the application's
         response = getattr(error, "response", {})
         reasons = [one.get("Code") for one in response.get("CancellationReasons", ())]
         others = {*reasons[:-own]} - {"None", None}

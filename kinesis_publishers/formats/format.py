@@ -1,15 +1,18 @@
-"""A format: values become payloads, and payloads values; and the format JSON."""
+"""A format: values become payloads, and payloads values; the format JSON; records with values."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import namedtuple
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import orjson
 from attrs import frozen
+
+from kinesis_publishers.model import Record
 
 T = TypeVar("T")
 
@@ -89,3 +92,26 @@ def _decode_json(data: bytes) -> Any:
 
 
 JSON: Final = Format[Any](_encode_json, _decode_json)
+
+
+_WithValue: Any = namedtuple("_WithValue", (*Record._fields, "value"))  # type: ignore[misc]
+
+
+class DecodedRecord(_WithValue, Record):  # type: ignore[misc]
+    """A record with the value of its payload, which is a column of a data frame, too."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        # A value may be a dict.
+        return hash(self[:-1])
+
+
+def value_of(record: Record) -> Any:
+    """Return the value of a record, ``None`` without one."""
+    return record.value if isinstance(record, DecodedRecord) else None
+
+
+def decoded(record: Record, decode: Decoder) -> DecodedRecord:
+    """Return ``record`` with its value."""
+    return tuple.__new__(DecodedRecord, (*record, decode(record.data)))

@@ -269,21 +269,19 @@ class Deliveries(DeliverySink):
     def observe(self, status: ShardStatus) -> None:
         self._note_begin(status.shard)
         key = status.shard.key
-        at, behind, is_idle = (
-            status.answered_at,
-            status.millis_behind_latest,
-            not self._works.get(key),
-        )
-        if EMPTY in self._hooks and at and is_idle and not self._has_waiting(EMPTY, key):
-            empty = RecordBatch(shard=status.shard, requested_at=at, millis_behind_latest=behind)
-            self.call(EMPTY, empty, key)
+        if EMPTY in self._hooks:
+            self._hand_out_empty(status)
         if status.progress.is_ended:
             self._begun.discard(key)
             self._add(HookCall(_ENDED, status.shard, next(self._order), status.shard.key, status))
 
-    def _has_waiting(self, hook: str, shard: ShardKey) -> bool:
+    def _hand_out_empty(self, status: ShardStatus) -> None:
+        key, at, behind = status.shard.key, status.answered_at, status.millis_behind_latest
         calls = (one for one in self.waiting if isinstance(one, HookCall))
-        return any(one.hook == hook and one.shard == shard for one in calls)
+        is_waiting = any(one.hook == EMPTY and one.shard == key for one in calls)
+        if at is not None and not is_waiting and not self._works.get(key):
+            empty = RecordBatch(shard=status.shard, requested_at=at, millis_behind_latest=behind)
+            self.call(EMPTY, empty, key)
 
     def put_back(self, call: HookCall) -> None:
         """Hand out a call once more: the hook failed, or was cancelled."""

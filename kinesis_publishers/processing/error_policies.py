@@ -135,11 +135,7 @@ class DeadLetter:
             queue_url: the URL of the queue.
         """
 
-        def send(letter: bytes, record: Record) -> None:
-            fifo = _fifo(letter, record) if queue_url.endswith(".fifo") else {}
-            client.send_message(QueueUrl=queue_url, MessageBody=letter.decode(), **fifo)
-
-        return cls._to_messages(send)
+        return cls._to_messages(client.send_message, "MessageBody", QueueUrl=queue_url)
 
     @classmethod
     def to_sns(cls, client: Any, topic_arn: str) -> DeadLetter:
@@ -150,11 +146,7 @@ class DeadLetter:
             topic_arn: the ARN of the topic.
         """
 
-        def send(letter: bytes, record: Record) -> None:
-            fifo = _fifo(letter, record) if topic_arn.endswith(".fifo") else {}
-            client.publish(TopicArn=topic_arn, Message=letter.decode(), **fifo)
-
-        return cls._to_messages(send)
+        return cls._to_messages(client.publish, "Message", TopicArn=topic_arn)
 
     @classmethod
     def to_s3(cls, client: Any, bucket: str, prefix: str = "") -> DeadLetter:
@@ -176,11 +168,14 @@ class DeadLetter:
         return cls(put)
 
     @classmethod
-    def _to_messages(cls, send: Callable[[bytes, Record], None]) -> DeadLetter:
+    def _to_messages(cls, send: Callable[..., object], body: str, **target: str) -> DeadLetter:
+        is_fifo = all(place.endswith(".fifo") for place in target.values())
+
         def put(item: Record | RecordBatch, error: Exception) -> None:
             for record in [item] if isinstance(item, Record) else item:
                 for letter in letters_of(record, error, MESSAGE_BYTES):
-                    send(letter, record)
+                    order = _fifo(letter, record) if is_fifo else {}
+                    send(**target, **{body: letter.decode()}, **order)
 
         return cls(put)
 

@@ -17,10 +17,10 @@ from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.event_loop import CLOSED_AT_EXIT, OpenInThread
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.formats import Decoder, Format
+from kinesis_publishers.formats.format import value_of
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import call_plain
 from kinesis_publishers.processing.checkpointing import Checkpointing
-from kinesis_publishers.processing.decoded import value_of
 from kinesis_publishers.processing.deliveries import given
 from kinesis_publishers.processing.error_policies import DeadLetter, StopOnError, check_callback
 from kinesis_publishers.processing.reading import RecordStream, read

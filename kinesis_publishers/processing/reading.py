@@ -14,11 +14,11 @@ from kinesis_publishers.config import Options, Properties, Scalar, WatermarkConf
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.formats import Decoder, Format, decoder_of
+from kinesis_publishers.formats.format import decoded, value_of
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.model.html import html_table
 from kinesis_publishers.processing.calls import check_event_times
 from kinesis_publishers.processing.checkpointing import AsyncCheckpointing
-from kinesis_publishers.processing.decoded import decoded, value_of
 from kinesis_publishers.processing.deliveries import HookCall, given
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,

@@ -23,10 +23,10 @@ from kinesis_publishers.engine.slow_calls import name_of
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.formats import Decoder, Format, decoder_of
+from kinesis_publishers.formats.format import decoded, value_of
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import LEFT_OUT, Process, ScanResult
 from kinesis_publishers.processing.checkpointing import takes_checkpointer
-from kinesis_publishers.processing.decoded import decoded, value_of
 from kinesis_publishers.processing.deliveries import EMPTY, given
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from attrs import define, field
 
@@ -16,6 +15,9 @@ from kinesis_publishers.errors import InvalidOptionError, RecordsNotWrittenError
 from kinesis_publishers.producing.records import Row, row_bytes
 from kinesis_publishers.producing.routing import RandomKey
 from kinesis_publishers.registration.lease_files import FileLock
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS record (id INTEGER PRIMARY KEY, data BLOB NOT NULL,"
@@ -126,6 +128,8 @@ class Spool:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        import sqlite3  # Most programs keep no records on disk.
+
         # Each has a connection of its own: a forked process must share none.
         uri = f"{self._path.absolute().as_uri()}?mode=rw"
         try:

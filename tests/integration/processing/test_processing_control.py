@@ -190,12 +190,14 @@ async def test_each_shard_is_a_stream_of_its_own(orders: Orders) -> None:
     async def consume(stream: ShardStream) -> None:
         order.append(stream.shard.shard_id)
         if len(order) == 1:
+            await asyncio.to_thread(orders.server.reshard, "orders", 1)
+            await asyncio.to_thread(orders.put, 3)
             await first_done.wait()
         async with stream:
             async for record in stream:
                 seen.setdefault(stream.shard.shard_id, []).append(int(record.data))
                 await stream.checkpoint()
-                if len(order) == 2 and sum(map(len, seen.values())) >= 5:
+                if sum(map(len, seen.values())) >= 5:
                     first_done.set()
                 if record.data == b"22":
                     streams.stop()
@@ -203,10 +205,7 @@ async def test_each_shard_is_a_stream_of_its_own(orders: Orders) -> None:
     async with shards(orders.properties()) as streams, asyncio.TaskGroup() as tasks:
         async for stream in streams:
             tasks.create_task(consume(stream))
-            if len(order) == 1:
-                await asyncio.to_thread(orders.server.reshard, "orders", 1)
-                await asyncio.to_thread(orders.put, 3)
-    assert sorted(order)[2:] == ["shardId-000000000002"] == order[2:]
+    assert (len(order), order[2:]) == (3, ["shardId-000000000002"]), seen
     assert seen["shardId-000000000002"] == [20, 21, 22]
     assert sorted(number for numbers in seen.values() for number in numbers) == list(range(23))
     assert await asyncio.to_thread(scanned_in_next_run, orders) == []

@@ -1,4 +1,4 @@
-"""What a notebook shows of records: short, and no markup of somebody else's."""
+"""What a notebook shows of records: short, and with the markup in them escaped."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers import Record, read, records
+from kinesis_publishers.formats.format import decoded
 from kinesis_publishers.model.html import html_table
-from kinesis_publishers.processing.decoded import decoded
 from kinesis_publishers.testing.fakes import batch_of, sample_records
 
 (SAMPLE,) = sample_records(1)
