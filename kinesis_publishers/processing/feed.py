@@ -264,7 +264,7 @@ class DeliveryFeed:
         """
 
         def is_wanted() -> bool:
-            return not handed.is_cut if index is None else handed.may_begin(index)
+            return not handed.work.is_cut if index is None else handed.may_begin(index)
 
         self.process.check("this reader")
         while is_wanted() and self._is_held_up(handed) and not self.is_stopping:

@@ -174,8 +174,9 @@ class Work:
             done = self.done if self._marks is None else self._marks.rfind(1) + 1
             limit = max(done, *(part.begun for part in self.parts), 0)
             # A call that takes a record before the limit takes all of its part.
-            for part in sorted(self.parts, key=HandedOut.first) if self.takes_parts else ():
-                if not part.begun and part.first() < limit:
+            in_order = sorted(self.parts, key=lambda part: part.place_of(0))
+            for part in in_order if self.takes_parts else ():
+                if not part.begun and part.place_of(0) < limit:
                     limit = max(limit, part.place_of(len(part.batch) - 1) + 1)
             self.limit = min(self.limit, limit)
             self.opened = max(self.opened, self.limit)
@@ -215,15 +216,6 @@ class HandedOut:
     def key(self) -> ShardKey:
         return self.work.key
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether records of the delivery are left to another worker, or to the next run."""
-        return self.work.is_cut
-
-    def first(self) -> int:
-        """Return the place of its first record in its delivery."""
-        return self.place_of(0)
-
     def place_of(self, index: int) -> int:
         """Return the place of a record of the batch in its delivery."""
         return index if self.places is None else self.places[index]
@@ -240,6 +232,10 @@ class HandedOut:
     def leave(self, count: int) -> None:
         """Take back the begin of all but the first ``count`` records: their call has failed."""
         self.begun = self.place_of(count)
+
+    def leave_rest(self, count: int) -> None:
+        """Leave all but the first ``count`` records to the next run."""
+        self.work.limit = min(self.work.limit, self.place_of(count))
 
     def may_begin(self, index: int) -> bool:
         """Return whether :meth:`begin` would allow a record now."""

@@ -256,7 +256,7 @@ class RecordStream(AsyncIterator["Record"]):
         if self._failed is not None or self.checkpointing.is_open or self.tracing is not None:
             return None
         self._processed = self._taken
-        is_ending = self.feed.is_stopping or (self._handed is not None and self._handed.is_cut)
+        is_ending = self.feed.is_stopping or (self._handed is not None and self._handed.work.is_cut)
         if not is_ending and self._clock.monotonic() < self._next_turn:
             for record in self._records:
                 self._taken += 1

@@ -181,7 +181,7 @@ class Scanner:
                 if self._is_stopping.is_set() and not is_aside:
                     break
         if not calls.is_done:
-            feed.deliveries.leave(handed, calls.taken)
+            handed.leave_rest(calls.taken)
         feed.deliveries.finish(handed)
 
     def _is_too_old(self, record: Record) -> bool:
