@@ -165,7 +165,8 @@ class BatchParts:
     @property
     def last(self) -> int:
         """The index of the last record of the next part."""
-        return self._parts[-1][-1]
+        part = self._parts[-1]
+        return part[-1] if part else 0  # A batch may be empty.
 
     @property
     def is_cut(self) -> bool:
@@ -260,7 +261,7 @@ class DeliveryCalls:
 
     @property
     def is_done(self) -> bool:
-        return self.taken == len(self.batch)
+        return self.parts.is_done if self.parts is not None else self.taken == len(self.batch)
 
     @property
     def scattered(self) -> Sequence[int]:

@@ -316,6 +316,8 @@ def next_step(
 def place_of(item: Record | RecordBatch) -> str:
     """Describe the records of ``item``."""
     if isinstance(item, RecordBatch):
+        if not len(item):
+            return f"an empty batch of {item.shard}"
         return f"{len(item)} records of {item.shard} from {item.first_sequence_number} on"
     number = SequenceNumber(item.sequence_number, item.sub_sequence_number)
     return f"record {number} of {item.stream_name}/{item.shard_id}"

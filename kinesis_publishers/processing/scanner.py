@@ -14,10 +14,10 @@ from typing import Any
 from attrs import Factory, define, field
 
 from kinesis_publishers.errors import ReaderReplacedError, StaleCheckpointError
-from kinesis_publishers.model import Record
+from kinesis_publishers.model import Record, RecordBatch
 from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process
 from kinesis_publishers.processing.checkpointing import AsyncCheckpointing, with_checkpointer
-from kinesis_publishers.processing.deliveries import EMPTY, HookCall
+from kinesis_publishers.processing.deliveries import EMPTY, STOP, HookCall
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
     ErrorPolicy,
@@ -60,6 +60,7 @@ class Scanner:
     _pause_flag: threading.Event | None = field(kw_only=True, alias="pause")
     is_interrupted: bool = field(default=False, init=False)
     _is_open: bool = field(default=False, init=False)
+    _last_call: HookCall | None = field(default=None, init=False)
     _is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
     # One worker at a time takes what comes next, and handles the end of a shard meanwhile.
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
@@ -90,6 +91,8 @@ class Scanner:
             async with TaskScope() as scope:
                 for number in range(self._workers):
                     scope.spawn(self._work(), name=f"process records ({number})")
+            if self._last_call is not None:
+                await self._call_hook(self._last_call)
             watching.cancel()
 
     async def _watch_flags(self, reading: asyncio.Task[None]) -> None:
@@ -115,7 +118,11 @@ class Scanner:
         while True:
             async with self._turn:
                 while isinstance(item := await self._feed.next(), HookCall):
-                    await self._call_hook(item)
+                    if item.hook == STOP:
+                        # Other workers may still begin what must be finished.
+                        self._last_call = item
+                    else:
+                        await self._call_hook(item)
             if item is None:
                 return
             await self._work_through(item)
@@ -128,10 +135,19 @@ class Scanner:
             return
         name = " for ".join([call.hook, *map(str, call.arguments)])
         with self._feed.slow_calls.watching(name, call.shard):
-            if call.hook == EMPTY and self._is_async:
-                await hook(call.subject)
+            if call.hook == EMPTY:
+                await self._process_empty(call.subject)
             else:
                 await self._threads.call(name, hook, *call.arguments, then=record_end)
+
+    async def _process_empty(self, batch: RecordBatch) -> None:
+        calls, failures = DeliveryCalls(self._process, batch, per_batch=True), 0
+        while not (calls.is_done or (failures and self._is_stopping.is_set())):
+            if (error := await self._run_calls(calls, lambda: None)) is not None:
+                failures += 1
+                await self._settle(calls, lambda: None, error, failures)
+        if calls.wants_no_more:
+            self._stop()
 
     async def _work_through(self, handed: HandedOut) -> None:
         feed, holds = self._feed, self._feed.deliveries.is_held_back(handed)

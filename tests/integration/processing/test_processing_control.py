@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from kinesis_publishers import DeadLetter, ScanResult, ShardStream, read, records, scan, shards
+from kinesis_publishers import (
+    DeadLetter,
+    RetryOnError,
+    ScanResult,
+    ShardStream,
+    read,
+    records,
+    scan,
+    shards,
+)
 from kinesis_publishers.errors import KinesisPublishersError
 from tests.integration.processing.processing_support import numbers
-from tests.integration.processing.scanning_support import scanned_in_next_run
+from tests.integration.processing.scanning_support import AT_ONCE, scanned_in_next_run
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -131,6 +140,44 @@ def test_a_function_gets_empty_batches_on_request(orders: Orders) -> None:
     scan(orders.properties(), process, per_batch=True, empty_batches=True, stop=stop)
     assert 0 in sizes
     assert scanned_in_next_run(orders) == []
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_empty_batch_may_stop_and_fail_as_any_other(orders: Orders, *, is_async: bool) -> None:
+    """A retry repeats it, and the last policy takes it, with no record to put aside."""
+    history: list[int | str] = []
+
+    def process(batch: RecordBatch) -> ScanResult | None:
+        history.append(len(batch))
+        if not batch and history.count(0) <= 4:
+            raise ZeroDivisionError
+        return None if batch else ScanResult.STOP
+
+    async def process_async(batch: RecordBatch) -> ScanResult | None:
+        return process(batch)
+
+    retry = RetryOnError(policy=AT_ONCE, otherwise=DeadLetter(lambda *_: history.append("aside")))
+    asked: dict[str, Any] = {"per_batch": True, "empty_batches": True, "on_error": retry}
+    scan(orders.properties(), process_async if is_async else process, **asked)
+    assert history == [0, 0, 0, 0, "aside", 0]
+
+
+def test_a_stop_is_told_after_all_workers_have_finished(orders: Orders) -> None:
+    orders.put(40)
+    stop, is_told = threading.Event(), threading.Event()
+    calls: list[bool] = []
+
+    def process(record: Record) -> None:
+        if len(calls) >= 10:
+            stop.set()
+            calls.append(is_told.wait(0.2))
+        else:
+            calls.append(is_told.is_set())
+
+    asked: dict[str, Any] = {"workers": 8, "ordered_by": None, "stop": stop}
+    scan(orders.properties(), process, on_stop=is_told.set, **asked)
+    assert not any(calls)
+    assert is_told.is_set()
 
 
 @pytest.mark.parametrize("how", ["checkpoint", "stage"])
