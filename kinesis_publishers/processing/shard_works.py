@@ -16,7 +16,7 @@ class ShardWorks:
         order: numbers what is handed out.
 
     Attributes:
-        has_begun: whether the program has been told of the shard.
+        has_begun: whether ``on_shard_begin`` has been queued for the shard.
         is_held_back: whether its last records were processed and must not be recorded yet.
     """
 
