@@ -318,31 +318,37 @@ class DeliveryCalls:
 
     def _checked(self) -> Record | RecordBatch:
         """Return what the next call takes, unless that is for the error policy."""
-        if (is_too_old := self._is_too_old) is not None:
+        current, is_too_old = self.current, self._is_too_old
+        if is_too_old is not None:
             if self.parts is not None:
                 is_late = self.parts.pick(is_too_old)
             else:
-                is_late = is_too_old(cast("Record", self.current))
+                is_late = is_too_old(cast("Record", current))
             if is_late:
                 error = NotProcessedError("older than max_age")
                 error.is_too_old = True
                 raise error
-        check_event_times(self.current, self.batch)
-        return self.current
+        if self.batch.failures:
+            check_event_times(current, self.batch)
+        return current
 
     def _take(self, result: object) -> Exception | None:
         """Count what the callback has taken; return the error of what it returns as failed."""
+        if result is None:
+            self._holds = False
+            self.pass_over()
+            return None
         if self.parts is not None and isinstance(result, list | tuple):
             records = len(self.parts.current)
             if failed := self.parts.keep(result):
                 self._holds, self.taken = False, self.parts.taken
                 self.processed = self.taken
                 return NotProcessedError(f"{failed} of {records} records were returned as failed")
-            result = None
+            return self._take(None)
         if result is LEFT_OUT:
             self.pass_over()
             return None
-        if not (result is None or isinstance(result, ScanResult)):
+        if not isinstance(result, ScanResult):
             may_be = ", or a list of failed records" if self.parts is not None else ""
             raise TypeError(
                 f"the callback returned {result!r:.200}; it may return None, "

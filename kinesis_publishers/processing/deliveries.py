@@ -89,6 +89,9 @@ class Deliveries(DeliverySink):
 
     The progress of a shard is the last record before the first one that is not done. Only
     :meth:`record` and :meth:`record_end` write to the checkpointer.
+
+    Attributes:
+        is_paused: whether nothing may begin for now. Any thread may ask.
     """
 
     takes_failures = True
@@ -108,7 +111,7 @@ class Deliveries(DeliverySink):
         self._hooks = hooks
         self._is_wanted = asyncio.Event()
         self._is_wanted.set()
-        self._is_stopping = False
+        self.is_paused = self._is_stopping = False
         self.checkpointer: Checkpointer | None = None
 
     def _add(self, *items: Item) -> None:
@@ -132,15 +135,11 @@ class Deliveries(DeliverySink):
 
     def pause(self, *, is_paused: bool) -> None:
         """Read and hand out nothing more, or resume."""
-        if is_paused and not self._is_stopping:
+        self.is_paused = is_paused and not self._is_stopping
+        if self.is_paused:
             self._is_wanted.clear()
         else:
             self._is_wanted.set()
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether nothing may begin for now. Any thread may ask."""
-        return not self._is_wanted.is_set()
 
     async def wait_until_wanted(self, shard: ShardKey | None = None) -> None:
         await self._is_wanted.wait()
@@ -164,7 +163,7 @@ class Deliveries(DeliverySink):
         Records before one that has been begun are finished, so that none is repeated.
         """
         self._is_stopping = True
-        self._is_wanted.set()
+        self.pause(is_paused=False)
         for item in [one for one in self.waiting if isinstance(one, HookCall)]:
             self.waiting.remove(item)
         for works in self._shards.values():

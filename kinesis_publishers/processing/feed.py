@@ -244,18 +244,15 @@ class DeliveryFeed:
             return HookCall(STOP, None, 0)
         return None
 
-    def may_deliver(self, handed: HandedOut) -> bool:
-        """Return whether this process may process records of a shard now. Any thread may call."""
-        return self._sharing is None or self._sharing.may_deliver(handed.key)
-
     def begin(self, handed: HandedOut, index: int) -> bool:
         """Return whether a record, and those before it, may be processed. Any thread may call."""
         self.process.check("this reader")
         return not self._is_held_up(handed) and handed.begin(index)
 
     def _is_held_up(self, handed: HandedOut) -> bool:
-        is_paused = self.deliveries.is_paused and not self.is_stopping
-        return is_paused or not self.may_deliver(handed)
+        if self.deliveries.is_paused and not self.is_stopping:
+            return True
+        return self._sharing is not None and not self._sharing.may_deliver(handed.key)
 
     async def permission(self, handed: HandedOut, index: int | None = None) -> bool:
         """Wait until processing may continue; return whether it may.
@@ -272,7 +269,7 @@ class DeliveryFeed:
                 # Nothing else would end the wait.
                 self._raise_if_failed()
             await self.clock.sleep(_NOTE_SECONDS)
-        return is_wanted() and self.may_deliver(handed)
+        return is_wanted() and (self._sharing is None or self._sharing.may_deliver(handed.key))
 
     def stop(self) -> None:
         """Hand out nothing more but what must be finished; progress may still be recorded."""

@@ -222,12 +222,12 @@ class HandedOut:
 
     def begin(self, index: int) -> bool:
         """Return whether a record may be begun, and those before it. Any thread may call this."""
-        place = self.place_of(index)
-        with self.work.lock:
-            is_allowed = place < self.work.limit
-            if is_allowed:
-                self.begun = place + 1
-        return is_allowed
+        place, work = self.place_of(index), self.work
+        with work.lock:
+            if place >= work.limit:
+                return False
+            self.begun = place + 1
+        return True
 
     def leave(self, count: int) -> None:
         """Take back the begin of all but the first ``count`` records: their call has failed."""

@@ -35,7 +35,8 @@ MORE: Final = [
 def kill_and_go_on(ledger: Ledger, face: str, chance: random.Random, kills: int) -> None:
     """Kill the only reader so often, each time after some transactions; then let one finish."""
     for _ in range(kills):
-        ledger.put_records(100)
+        # The stand-in for DynamoDB makes one call at a time.
+        ledger.put_records(12 if ledger.kind == "dynamodb" else 100)
         worker = ledger.start(face)
         ledger.wait_for_transactions(worker, chance.randrange(1, 12))
         worker.kill()

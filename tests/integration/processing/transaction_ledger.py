@@ -123,11 +123,13 @@ class Ledger:
             return Counter(connection.scalars(sa.select(SEEN.c.id)).all())
 
     def wait_until_all_are_written(self, *workers: subprocess.Popen[str]) -> None:
-        until = time.monotonic() + _DEADLINE_SECONDS
+        before, since = -1, time.monotonic()
         while (missing := len(self.put) - len(self.written())) > 0:
+            if missing != before:
+                before, since = missing, time.monotonic()
             assert all(one.poll() is None for one in workers), self.said
-            assert time.monotonic() < until, f"{missing} are missing: {self.said}"
-            time.sleep(0.1)  # The workers tell nothing else.
+            assert time.monotonic() < since + _DEADLINE_SECONDS, f"{missing} missing: {self.said}"
+            time.sleep(0.2)  # The workers tell nothing else.
 
     def check(self) -> None:
         written = self.written()
