@@ -26,9 +26,8 @@ from kinesis_publishers.config.parsers import (
 )
 from kinesis_publishers.config.sections.aws import CredentialsProvider
 from kinesis_publishers.config.sections.metrics import MetricsConfig
-from kinesis_publishers.metrics.kcl_table import KCL_METRICS
+from kinesis_publishers.metrics.cloudwatch_table import KCL_METRICS, KPL_METRICS
 from kinesis_publishers.metrics.metric import Metric, MetricKind, MetricTable
-from kinesis_publishers.metrics.producing import KPL_METRICS
 from kinesis_publishers.metrics.table import METRICS
 from kinesis_publishers_spark.aliases import ADVICE, ALIASES
 

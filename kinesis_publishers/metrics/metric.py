@@ -15,8 +15,8 @@ from kinesis_publishers.model.sources import stream_arn_of, stream_name_of
 ValueOf: TypeAlias = Callable[[Any], float | None]
 """Returns what an event measures; ``None`` for nothing."""
 
-Sources: TypeAlias = Mapping[type, ValueOf | str | int]
-"""For each type of event what it measures: a function, the name of a field, or a constant."""
+Source: TypeAlias = ValueOf | str | int
+"""What an event measures: a function, the name of a field, or a constant."""
 
 
 class MetricKind(Enum):
@@ -28,13 +28,13 @@ class MetricKind(Enum):
     HISTOGRAM = "histogram"
 
 
-def _value_of(source: ValueOf | str | int) -> ValueOf:
+def _value_of(source: Source) -> ValueOf:
     if isinstance(source, str):
         return attrgetter(source)
     return source if callable(source) else lambda _: source
 
 
-def _values_of(sources: Sources) -> dict[type, ValueOf]:
+def _values_of(sources: Mapping[type, Source]) -> dict[type, ValueOf]:
     return {event_type: _value_of(source) for event_type, source in sources.items()}
 
 
@@ -69,26 +69,33 @@ class Metric:
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
-def counter(name: str, unit: str, text: str, sources: Sources, *attributes: str) -> Metric:
-    return Metric(name, MetricKind.COUNTER, unit, text, sources, attributes)
+def counter(name: str, unit: str, text: str, *attributes: str, **sources: Source) -> Metric:
+    """Return a counter; ``sources`` have the names of events."""
+    return Metric(name, MetricKind.COUNTER, unit, text, _by_event(sources), attributes)
 
 
-def counted_records(name: str, text: str, sources: Sources, *attributes: str) -> Metric:
-    return counter(name, "{record}", text, sources, *attributes)
+def counted_records(name: str, text: str, *attributes: str, **sources: Source) -> Metric:
+    return counter(name, "{record}", text, *attributes, **sources)
 
 
-def duration(name: str, text: str, sources: Sources) -> Metric:
-    return Metric(name, MetricKind.HISTOGRAM, "s", text, sources, buckets=_SECONDS)
+def duration(name: str, text: str, **sources: Source) -> Metric:
+    kind, of_events = MetricKind.HISTOGRAM, _by_event(sources)
+    return Metric(name, kind, "s", text, of_events, buckets=_SECONDS)
 
 
 def gauge(
     name: str,
     unit: str,
     text: str,
-    sources: Sources,
+    *,
     combined: Callable[[Iterable[float]], float] = max,
+    **sources: Source,
 ) -> Metric:
-    return Metric(name, MetricKind.GAUGE, unit, text, sources, combined=combined)
+    return Metric(name, MetricKind.GAUGE, unit, text, _by_event(sources), combined=combined)
+
+
+def _by_event(sources: Mapping[str, Source]) -> dict[type, Source]:
+    return {getattr(ev, name): source for name, source in sources.items()}
 
 
 _UNITS_OF_CLOUDWATCH: Final = {"s": "Milliseconds", "ms": "Milliseconds", "By": "Bytes"}

@@ -17,7 +17,6 @@ from kinesis_publishers.metrics.metric import (
     duration,
     gauge,
 )
-from kinesis_publishers.metrics.producing import PRODUCING
 
 _NANOS, _MILLIS = 1e9, 1e3
 
@@ -44,56 +43,56 @@ _FLINK: Final = (
         "millis_behind_latest",
         "ms",
         "How far the last answer was behind the tip of the shard.",
-        dict.fromkeys(
-            (ev.RecordsFetched, ev.EventReceived, ev.QueryLagMeasured), "millis_behind_latest"
-        ),
+        RecordsFetched="millis_behind_latest",
+        EventReceived="millis_behind_latest",
+        QueryLagMeasured="millis_behind_latest",
     ),
     gauge(
         "max_number_of_records_per_fetch",
         "{record}",
         "The Limit of GetRecords, which adaptive reads change.",
-        {ev.RecordsFetched: "limit"},
+        RecordsFetched="limit",
     ),
     gauge(
         "number_of_aggregated_records_per_fetch",
         "{record}",
         "Records of the last answer as Kinesis stores them: a KPL aggregate is one.",
-        {ev.RecordsFetched: "records", ev.EventReceived: "records"},
+        RecordsFetched="records",
+        EventReceived="records",
     ),
     gauge(
         "number_of_deaggregated_records_per_fetch",
         "{record}",
         "Records of the last answer as the application got them.",
-        {ev.RecordsProcessed: "records"},
+        RecordsProcessed="records",
     ),
     gauge(
         "average_record_size_bytes",
         "By",
         "The mean payload of the records of the last answer.",
-        {ev.RecordsFetched: _average_size, ev.EventReceived: _average_size},
-        fmean,
+        combined=fmean,
+        RecordsFetched=_average_size,
+        EventReceived=_average_size,
     ),
     gauge(
         "bytes_requested_per_fetch",
         "By",
         "The Limit in bytes, at the mean payload of the last answer.",
-        {ev.RecordsFetched: _requested_bytes},
+        RecordsFetched=_requested_bytes,
     ),
-    gauge(
-        "run_loop_time_nanos", "ns", "Time between GetRecords.", {ev.RecordsFetched: _loop_nanos}
-    ),
+    gauge("run_loop_time_nanos", "ns", "Time between GetRecords.", RecordsFetched=_loop_nanos),
     gauge(
         "loop_frequency_hz",
         "Hz",
         "GetRecords calls per second.",
-        {ev.RecordsFetched: _loop_frequency},
-        min,
+        combined=min,
+        RecordsFetched=_loop_frequency,
     ),
     gauge(
         "sleep_time_millis",
         "ms",
         "The time slept before the last answer, to keep the pace and to back off.",
-        {ev.RecordsFetched: lambda e: e.sleep_seconds * _MILLIS},
+        RecordsFetched=lambda e: e.sleep_seconds * _MILLIS,
     ),
 )
 
@@ -104,89 +103,76 @@ def _with_flink_name(metric: Metric) -> Metric:
 
 
 _READING: Final = (
-    counter("fetches", "{call}", "Answers of GetRecords.", {ev.RecordsFetched: 1}),
-    duration(
-        "fetch_duration", "The time that a GetRecords takes.", {ev.RecordsFetched: "call_seconds"}
-    ),
-    counter("events_received", "{event}", "Events of subscriptions.", {ev.EventReceived: 1}),
+    counter("fetches", "{call}", "Answers of GetRecords.", RecordsFetched=1),
+    duration("fetch_duration", "The time that a GetRecords takes.", RecordsFetched="call_seconds"),
+    counter("events_received", "{event}", "Events of subscriptions.", EventReceived=1),
     counted_records(
         "records_fetched",
         "Records that were read, by any call.",
-        {ev.RecordsFetched: "records", ev.EventReceived: "records"},
+        RecordsFetched="records",
+        EventReceived="records",
     ),
     counter(
         "bytes_fetched",
         "By",
         "Payload that was read, by any call.",
-        {ev.RecordsFetched: "payload_bytes", ev.EventReceived: "payload_bytes"},
+        RecordsFetched="payload_bytes",
+        EventReceived="payload_bytes",
     ),
-    counter(
-        "iterators_replaced", "{iterator}", "Iterators that expired.", {ev.IteratorReplaced: 1}
-    ),
-    counter(
-        "subscriptions", "{subscription}", "Accepted subscriptions.", {ev.SubscriptionStarted: 1}
-    ),
+    counter("iterators_replaced", "{iterator}", "Iterators that expired.", IteratorReplaced=1),
+    counter("subscriptions", "{subscription}", "Accepted subscriptions.", SubscriptionStarted=1),
     counter(
         "resubscribes",
         "{subscription}",
         "Accepted subscriptions that continue one that has ended.",
-        {ev.SubscriptionStarted: lambda e: 1 if e.is_reopened else None},
+        SubscriptionStarted=lambda e: 1 if e.is_reopened else None,
     ),
-    duration(
-        "subscription_duration", "How long subscriptions last.", {ev.SubscriptionEnded: "seconds"}
-    ),
-    counter("throttles", "{call}", "Calls that AWS throttled.", {ev.Throttled: 1}, "operation"),
+    duration("subscription_duration", "How long subscriptions last.", SubscriptionEnded="seconds"),
+    counter("throttles", "{call}", "Calls that AWS throttled.", "operation", Throttled=1),
     counter(
         "retries",
         "{call}",
         "Calls that are made again after a failure, throttles included.",
-        {ev.CallRetried: 1},
         "operation",
         "code",
+        CallRetried=1,
     ),
 )
 
 _PROCESSING: Final = (
     counted_records(
-        "records_processed", "Records that the application took.", {ev.RecordsProcessed: "records"}
+        "records_processed", "Records that the application took.", RecordsProcessed="records"
     ),
-    counter("bytes_processed", "By", "Processed payload.", {ev.RecordsProcessed: "payload_bytes"}),
-    duration(
-        "processing_duration", "The time to process a delivery.", {ev.RecordsProcessed: "seconds"}
-    ),
+    counter("bytes_processed", "By", "Processed payload.", RecordsProcessed="payload_bytes"),
+    duration("processing_duration", "The time to process a delivery.", RecordsProcessed="seconds"),
     gauge(
         "processing_lag",
         "s",
         "How long records may have waited to be processed, the callback included.",
-        {ev.LagMeasured: "seconds", ev.QueryLagMeasured: "seconds"},
+        LagMeasured="seconds",
+        QueryLagMeasured="seconds",
     ),
-    gauge("watermark_lag", "s", "How old the watermark is.", {ev.WatermarkMeasured: "seconds"}),
+    gauge("watermark_lag", "s", "How old the watermark is.", WatermarkMeasured="seconds"),
     gauge(
         "callback_delay",
         "s",
         "How long a callback slower than kinesis.processing.slow-after has run; 0 once it returns.",
-        {ev.CallbackDelayed: lambda e: 0 if e.has_returned else e.seconds},
+        CallbackDelayed=lambda e: 0 if e.has_returned else e.seconds,
     ),
-    counter(
-        "processing_failures", "{delivery}", "Deliveries that failed.", {ev.ProcessingFailed: 1}
-    ),
-    counter(
-        "checkpoints_saved", "{checkpoint}", "Saved checkpoints.", {ev.CheckpointsSaved: "shards"}
-    ),
-    duration(
-        "checkpoint_duration", "The time to save checkpoints.", {ev.CheckpointsSaved: "seconds"}
-    ),
+    counter("processing_failures", "{delivery}", "Deliveries that failed.", ProcessingFailed=1),
+    counter("checkpoints_saved", "{checkpoint}", "Saved checkpoints.", CheckpointsSaved="shards"),
+    duration("checkpoint_duration", "The time to save checkpoints.", CheckpointsSaved="seconds"),
     counter(
         "checkpoint_conflicts",
         "{conflict}",
         "Checkpoints that the store refused: another reader has written.",
-        {ev.CheckpointsRefused: 1},
+        CheckpointsRefused=1,
     ),
     counted_records(
-        "records_skipped", "Repeated records that were dropped.", {ev.RecordsSkipped: "records"}
+        "records_skipped", "Repeated records that were dropped.", RecordsSkipped="records"
     ),
     *(
-        counted_records(name, text, {ev.AggregatesExpanded: field})
+        counted_records(name, text, AggregatesExpanded=field)
         for name, field, text in (
             ("aggregates_expanded", "aggregates", "Aggregates that were deaggregated."),
             ("aggregated_user_records", "user_records", "Records that were inside aggregates."),
@@ -212,13 +198,11 @@ _PROCESSING: Final = (
             ),
         )
     ),
-    counter("backpressure_waits", "{wait}", "Waits of shards for room.", {ev.BackpressureBegan: 1}),
-    duration(
-        "backpressure_duration", "The time of a wait for room.", {ev.BackpressureEnded: "seconds"}
-    ),
+    counter("backpressure_waits", "{wait}", "Waits of shards for room.", BackpressureBegan=1),
+    duration("backpressure_duration", "The time of a wait for room.", BackpressureEnded="seconds"),
     *(
         # Added up: each fetcher of a process has its own pool.
-        gauge(f"pool_{name}", unit, text, {ev.PoolUsed: field}, sum)
+        gauge(f"pool_{name}", unit, text, combined=sum, PoolUsed=field)
         for name, field, unit, text in (
             ("records", "records", "{record}", "Records in the pool."),
             ("bytes", "payload_bytes", "By", "Payload in the pool."),
@@ -242,31 +226,21 @@ _LIFECYCLE: Final = (
         "shards_discovered",
         "{shard}",
         "Shards that were found.",
-        {ev.ShardsDiscovered: lambda e: len(e.shard_ids)},
+        ShardsDiscovered=lambda e: len(e.shard_ids),
     ),
-    counter("shards_ended", "{shard}", "Shards that were read to their end.", {ev.ShardEnded: 1}),
-    counter(
-        "shards_left_behind", "{shard}", "Shards no longer waited for.", {ev.ShardLeftBehind: 1}
-    ),
-    counter(
-        "ranges_read", "{range}", "Exact ranges that were read (Spark, batches).", {ev.RangeRead: 1}
-    ),
+    counter("shards_ended", "{shard}", "Shards that were read to their end.", ShardEnded=1),
+    counter("shards_left_behind", "{shard}", "Shards no longer waited for.", ShardLeftBehind=1),
+    counter("ranges_read", "{range}", "Exact ranges that were read (Spark, batches).", RangeRead=1),
     counter(
         "fetcher_failures",
         "{fetcher}",
         "Fetchers that an error stopped.",
-        {ev.FetcherStopped: lambda e: None if e.error is None else 1},
+        FetcherStopped=lambda e: None if e.error is None else 1,
     ),
-    counter("data_losses", "{loss}", "Tolerated losses of records.", {ev.DataLossTolerated: 1}),
-    counter(
-        "consumers_registered", "{consumer}", "Registered consumers.", {ev.ConsumerRegistered: 1}
-    ),
-    counter(
-        "consumers_awaited", "{consumer}", "Waits for consumers.", {ev.ConsumerAwaited: 1}, "status"
-    ),
-    counter(
-        "consumers_deregistered", "{consumer}", "Removed consumers.", {ev.ConsumerDeregistered: 1}
-    ),
+    counter("data_losses", "{loss}", "Tolerated losses of records.", DataLossTolerated=1),
+    counter("consumers_registered", "{consumer}", "Registered consumers.", ConsumerRegistered=1),
+    counter("consumers_awaited", "{consumer}", "Waits for consumers.", "status", ConsumerAwaited=1),
+    counter("consumers_deregistered", "{consumer}", "Removed consumers.", ConsumerDeregistered=1),
 )
 
 # Of streaming queries; each value is kept apart by query.
@@ -275,32 +249,28 @@ _QUERIES: Final = (
         "records_late",
         "Records that arrived more than 15 s before the end of an earlier micro-batch of the query:"
         " its windows may lack them.",
-        {ev.RecordsLate: "records"},
+        RecordsLate="records",
     ),
     gauge(
         "shards_held_back",
         "{shard}",
         "Shards of a query that the others no longer wait for.",
-        {ev.QueryProgressed: "held_back_shards"},
+        QueryProgressed="held_back_shards",
     ),
-    counter("rows_read", "{row}", "Rows that a query has read.", {ev.QueryProgressed: "rows"}),
-    counter(
-        "rows_written", "{row}", "Rows that a query wrote to Python sinks.", {ev.QueryWrote: "rows"}
-    ),
-    counter(
-        "query_reports", "{report}", "Reports of a query, idle or not.", {ev.QueryProgressed: 1}
-    ),
+    counter("rows_read", "{row}", "Rows that a query has read.", QueryProgressed="rows"),
+    counter("rows_written", "{row}", "Rows that a query wrote to Python sinks.", QueryWrote="rows"),
+    counter("query_reports", "{report}", "Reports of a query, idle or not.", QueryProgressed=1),
     counter(
         "query_failures",
         "{query}",
         "Queries, of any source, that ended with an error.",
-        {ev.QueryEnded: lambda e: e.error and 1},
+        QueryEnded=lambda e: e.error and 1,
     ),
 )
 
 _LEASES: Final = (
     *(
-        gauge(f"lease_{field}", unit, text, {ev.LeasesCounted: field})
+        gauge(f"lease_{field}", unit, text, LeasesCounted=field)
         for field, unit, text in (
             ("current", "{lease}", "Shards that this worker has the lease on."),
             ("total", "{lease}", "Shards of the application that have not ended."),
@@ -309,15 +279,77 @@ _LEASES: Final = (
             ("workers", "{worker}", "Live workers that have leases, and this one."),
         )
     ),
-    counter("leases_taken", "{lease}", "Leases that this worker took.", {ev.LeaseTaken: 1}),
+    counter("leases_taken", "{lease}", "Leases that this worker took.", LeaseTaken=1),
+    counter("leases_released", "{lease}", "Leases that this worker gave back.", LeaseReleased=1),
     counter(
-        "leases_released", "{lease}", "Leases that this worker gave back.", {ev.LeaseReleased: 1}
+        "leases_lost", "{lease}", "Leases that another worker took from this one.", LeaseLost=1
+    ),
+)
+
+# Of producers.
+_PRODUCING: Final = (
+    counted_records("records_put", "Records that were written.", RecordsPut="records"),
+    counter("bytes_put", "By", "Their payload.", RecordsPut="payload_bytes"),
+    counted_records(
+        "entries_put", "Entries that shards count: an aggregate is one.", RecordsPut="entries"
     ),
     counter(
-        "leases_lost",
-        "{lease}",
-        "Leases that another worker took from this one.",
-        {ev.LeaseLost: 1},
+        "entry_bytes_put", "By", "The bytes that shards have counted.", RecordsPut="entry_bytes"
+    ),
+    counted_records(
+        "put_errors",
+        "Entries that were refused, or whose call has failed.",
+        "code",
+        RecordsRefused="entries",
+        PutRecordsAnswered=lambda e: e.entries if e.code else None,
+    ),
+    counted_records(
+        "put_retries",
+        "Repeated sends of records that were written in the end.",
+        RecordsPut=lambda e: e.attempts - e.records,
+    ),
+    counted_records(
+        "records_failed", "Records that the producer gave up.", "code", RecordsFailed="records"
+    ),
+    duration(
+        "put_buffering_duration",
+        "How long the oldest record of a shard in a call waited for the call.",
+        RecordsPut="buffering_seconds",
+    ),
+    duration(
+        "put_duration",
+        "The time from put to the acknowledgement, for the oldest record of a shard in a call.",
+        RecordsPut="seconds",
+    ),
+    duration("put_call_duration", "The time that PutRecords takes.", PutRecordsAnswered="seconds"),
+    gauge(
+        "put_pending_records",
+        "{record}",
+        "Records that are waiting or being sent.",
+        combined=sum,
+        PutRecordsAnswered="pending_records",
+    ),
+    gauge(
+        "put_pending_bytes",
+        "By",
+        "The size of their data and partition keys.",
+        combined=sum,
+        PutRecordsAnswered="pending_bytes",
+    ),
+    counted_records(
+        "records_put_again",
+        "Records that may have been written before the producer was killed.",
+        SpoolFound="unknown",
+    ),
+    counted_records(
+        "records_mispredicted",
+        "Records that went to another shard than expected: the stream was resharded.",
+        ShardMispredicted="records",
+    ),
+    counted_records(
+        "records_resent",
+        "Such records that were sent again: readers of that shard leave them out.",
+        ShardMispredicted="resent",
     ),
 )
 
@@ -329,7 +361,7 @@ METRICS: Final = MetricTable(
         *_LIFECYCLE,
         *_QUERIES,
         *_LEASES,
-        *PRODUCING,
+        *_PRODUCING,
     )
 )
 """Every metric, FLIP-128's first."""

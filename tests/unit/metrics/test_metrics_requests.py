@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers.metrics import KCL_METRICS
-from kinesis_publishers.metrics.statistics import (
+from kinesis_publishers.metrics.cloudwatch import (
     MAX_DATA,
     MAX_REQUEST_BYTES,
     IntervalStatistics,
