@@ -174,7 +174,6 @@ class _Message:
         return True
 
     def add_plain(self, payloads: Sequence[bytes], keys: Sequence[str]) -> None:
-        """Add records that have only data and keys."""
         known = self._keys
         new = [key for key in dict.fromkeys(keys) if key not in known]
         known.update(zip(new, count(len(known)), strict=False))

@@ -165,7 +165,6 @@ def decode_aggregate(data: bytes) -> UserRecordColumns | None:
 
 
 def _notes_in(records: Any) -> dict[str, Any]:
-    """Return the content of this package's tags of ``records``."""
     markers: list[str | None] = []
     copies = set()
     batch = ""

@@ -52,19 +52,16 @@ def open_events(properties: Properties) -> AbstractAsyncContextManager[EventSink
 
 
 def assigner_of(properties: Properties) -> ShardAssigner:
-    """Return what decides which shards this process reads."""
     name = AssignmentConfig.from_properties(properties).assigner
     return _made(AssignmentConfig.written_assigner, name, ShardAssigner, properties)
 
 
 def partitioner_of(properties: Properties) -> Partitioner:
-    """Return what ``producer.partitioner`` names."""
     option = ProducerConfig.partitioner
     return _made(option, properties.get(option), Partitioner, properties)  # type: ignore[type-abstract]
 
 
 def watermark_assigner_of(properties: Properties) -> WatermarkAssigner:
-    """Return what ``watermark.assigner`` names."""
     option = WatermarkConfig.assigner
     return _made(option, properties.get(option), WatermarkAssigner, properties)  # type: ignore[type-abstract]
 
@@ -75,7 +72,6 @@ def _made(option: Option[Any], name: str, base: type[_T], properties: Properties
 
 
 def checkpoint_store_class(name: str) -> type[CheckpointStore]:
-    """Return the store that ``checkpoint.store`` names."""
     return load_plugin(CheckpointConfig.store, name, CheckpointStore)  # type: ignore[type-abstract]
 
 

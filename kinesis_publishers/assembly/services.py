@@ -104,7 +104,6 @@ class Services:
         create_publisher: CreatePublisher,
         end: ReadingEnd | None = None,
     ) -> ConsumerContext:
-        """Return what the consumers of one reader share."""
         return ConsumerContext(
             create_publisher=create_publisher,
             pool=self.pool,
@@ -295,12 +294,10 @@ class WritingServices:
 
     @property
     def arn(self) -> str:
-        """The stream's ARN."""
         return self.stream.identity.arn
 
     @property
     def name(self) -> str:
-        """The stream's name."""
         return self.stream.identity.name
 
     async def list_shards(self) -> tuple[Shard, ...]:

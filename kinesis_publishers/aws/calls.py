@@ -121,7 +121,6 @@ class ServiceCalls:
 
 
 def encoded(members: dict[str, Any], is_cbor: bool) -> bytes:
-    """Return the body of a call in CBOR, or in JSON."""
     return cbor.dumps(members) if is_cbor else orjson.dumps(members)
 
 

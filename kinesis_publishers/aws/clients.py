@@ -46,7 +46,6 @@ class ServiceAddress:
     max_connections: int = 10
 
     def arguments(self, aws: AwsConfig, config_class: type[Config], **more: Any) -> dict[str, Any]:
-        """Return the arguments with which botocore or aiobotocore creates the client."""
         is_certified = self.service == "kinesis" or self.endpoint_url is not None
         return {
             "service_name": self.service,

@@ -89,8 +89,6 @@ def _freeze(loaded: Any) -> ReadOnlyCredentials:
 
 @define
 class _LoadingProvider:
-    """A credential provider of botocore around a function."""
-
     METHOD: str
     _load: Callable[[], Any]
     CANONICAL_NAME: str | None = None
@@ -108,8 +106,6 @@ class _AioLoadingProvider(_LoadingProvider):
 
 @define
 class _SourceCredentials:
-    """The credentials with which a role is assumed."""
-
     _load: Callable[[], Any]
     _hint: str
     _loaded: Any = field(default=None, init=False, repr=False)

@@ -93,7 +93,6 @@ class EventStreamDecoder:
         return Frame(head.headers, payload)
 
     def _views(self, start: int, end: int) -> Iterator[memoryview]:
-        """Yield the bytes between two offsets in the frame."""
         for piece in self._pieces:
             if end <= 0:
                 return
@@ -169,7 +168,6 @@ def _headers(data: bytes) -> Iterator[tuple[str, str | None]]:
 
 
 def encode_frame(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """Return the frame with these headers and this payload."""
     encoded = b"".join(_header(name.encode(), value.encode()) for name, value in headers.items())
     total_bytes = _PRELUDE.size + len(encoded) + len(payload) + _CRC.size
     lengths = struct.pack("!II", total_bytes, len(encoded))

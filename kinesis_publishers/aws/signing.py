@@ -178,8 +178,6 @@ def learn_time(clock: ServiceClock, parsed: dict[str, Any], **_: Any) -> None:
 
 
 class _CorrectedAuth(SigV4Auth):
-    """Signs by the service's clock."""
-
     def _modify_request_before_signing(self, request: Any) -> None:
         request.context["timestamp"] = request.context[_CORRECTED].now().strftime(_TIME)
         super()._modify_request_before_signing(request)  # type: ignore[misc]

@@ -103,7 +103,6 @@ def _message(payload: bytes) -> str:
 
 
 async def refusal_in(response: SubscriptionResponse, calls: ServiceCalls, where: str) -> Exception:
-    """Return the error for an answer that is no subscription."""
     body = b""
     while (chunk := await response.read()) and len(body) < _MAX_REFUSAL_BYTES:
         body += chunk

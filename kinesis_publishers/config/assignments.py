@@ -63,7 +63,6 @@ class Assignment:
     value: Scalar = field(repr=False)  # it may be a secret
 
     def entry(self) -> Entry:
-        """Return the parsed value; raises ``InvalidOptionError``."""
         return Entry(
             value=self.option.parse(self.value, written_key=self.written_key),
             raw=self.value,
@@ -81,11 +80,9 @@ class Assignments:
     problems: list[ConfigError] = Factory(list)
 
     def add(self, option: Option[Any], written_key: str, value: Scalar) -> None:
-        """Add one value."""
         self.found.append(Assignment(option=option, written_key=written_key, value=value))
 
     def add_parts(self, option: Option[Any], written_key: str, value: Scalar) -> None:
-        """Add one value, or the several options that it stands for as a position."""
         section = SECTIONS_BY_POSITION.get(option.key)
         parts = parts_of_position(section, value) if section else [(option, value)]
         for target, part in parts:

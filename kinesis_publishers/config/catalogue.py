@@ -104,14 +104,12 @@ OWN_OPTIONS: Final = _options_in(*_READING, *_OTHERS)
 
 @cache
 def option_sets() -> tuple[OptionSet, ...]:
-    """Return the declarations of the installed extensions."""
     found = (name for name in _EXTENSIONS if find_spec(name.partition(".")[0]))
     return tuple(import_module(name).OPTION_SET for name in found)
 
 
 @cache
 def all_sections() -> tuple[type[Section], ...]:
-    """Return every section, in the order of the reference."""
     return (*_READING, *(section for one in option_sets() for section in one.sections), *_OTHERS)
 
 

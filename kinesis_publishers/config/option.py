@@ -71,11 +71,9 @@ class Declared(Generic[V]):
 
     @property
     def options(self) -> tuple[Option[Any], ...]:
-        """The options that are declared here."""
         return ()
 
     def read(self, lookup: Lookup) -> V:
-        """Return the value that ``lookup`` has for the field."""
         raise NotImplementedError
 
     def placed_in(self, section: type[Section]) -> Self:
@@ -197,7 +195,6 @@ class OptionFamily(Declared[Mapping[str, T]], Generic[T]):
         return evolve(self, member=self.member.placed_in(section))
 
     def of(self, name: str) -> Option[T]:
-        """Return the option for ``name``."""
         return evolve(self.member, key=self.member.key.replace(self.placeholder, name))
 
     def name_in(self, key: str) -> str | None:
@@ -232,7 +229,6 @@ class Entry:
 
     @property
     def shown(self) -> str:
-        """The value for a message."""
         return show_value(self.raw, secret=self.secret)
 
 
@@ -309,12 +305,10 @@ class Section:
 
     @classmethod
     def options(cls) -> tuple[Option[Any], ...]:
-        """Return the options that are declared here, in their order."""
         return tuple(one for declared in cls.declarations.values() for one in declared.options)
 
     @classmethod
     def from_properties(cls, properties: Lookup) -> Self:
-        """Read the options of this section."""
         names = fields_dict(cls)  # type: ignore[arg-type]
         declared = ((name, one) for name, one in cls.declarations.items() if name in names)
         return cls(**{name: one.read(properties) for name, one in declared})

@@ -118,8 +118,6 @@ class _Number:
 
 @frozen(kw_only=True)
 class WholeNumber(_Number):
-    """A whole number."""
-
     noun = "a whole number"
 
     def __call__(self, value: Scalar) -> int:
@@ -134,8 +132,6 @@ class WholeNumber(_Number):
 
 @frozen(kw_only=True)
 class DecimalNumber(_Number):
-    """A decimal number."""
-
     def __call__(self, value: Scalar) -> float:
         return self._check(float(self._read(value)))
 
@@ -162,8 +158,6 @@ class Duration(_Number):
 
 @frozen(kw_only=True)
 class Size(_Number):
-    """A number of bytes."""
-
     noun = "a whole number of bytes"
     units = SIZE_UNITS
     minimum: float | None = 1
@@ -182,8 +176,6 @@ class Size(_Number):
 
 @frozen
 class Flag:
-    """A boolean."""
-
     accepts: str = "true or false"
 
     def __call__(self, value: Scalar) -> bool:

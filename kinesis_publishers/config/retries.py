@@ -95,7 +95,6 @@ class RetryOptions(Declared["RetryPolicy"]):
         return (self.max_retries, self.base, self.max, self.exponent)
 
     def read(self, lookup: Lookup) -> RetryPolicy:
-        """Return the policy of the four options, and of the one for all calls."""
         # Imported here: it needs asyncio, which a configuration alone does not.
         from kinesis_publishers.retry import RetryPolicy
 
@@ -132,7 +131,6 @@ class RecoverableErrors:
 
     @classmethod
     def read(cls, lookup: Lookup) -> RecoverableErrors:
-        """Return those of a configuration; see :meth:`parse`."""
         return cls.parse(lookup.members(RECOVERABLE_ERRORS).values())
 
     def contain(self, error: BaseException) -> bool:

@@ -218,7 +218,6 @@ def _missing_consumer_arns(lookup: Lookup, streams: _Streams) -> Iterator[Config
 
 
 def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    """Yield what the options of checkpoints and leases lack."""
     application, enabled = CheckpointConfig.application, LeaseConfig.is_enabled
     if not lookup.is_given(application):
         leases = (enabled,) if lookup.get(enabled) else ()
@@ -242,7 +241,6 @@ def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
 
 
 def _assignment_problems(lookup: Lookup, streams: _Streams) -> Iterator[ConfigError]:
-    """Yield the contradictions about which shards are read."""
     assigner, shards = AssignmentConfig.written_assigner, AssignmentConfig.written_shards
     names = {stream.name for stream in streams}
     unknown = {stream for stream, _ in shards_of(lookup)} - names

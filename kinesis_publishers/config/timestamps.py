@@ -145,7 +145,6 @@ def _parse_iso(text: str) -> datetime:
 
 
 def _field(letter: str, count: int, following: str | None) -> tuple[str, str]:
-    """Return the expression of a field, and an example."""
     name = letter
     if letter == "M" and count >= 3:
         name, expression, example = "Mon", "[a-z]+", "%B" if count > 3 else "%b"

@@ -211,7 +211,6 @@ class CloudWatchMetrics(EventReporter):
             self._executor.shutdown(wait=False)
 
     async def flush(self) -> None:
-        """Send the sums since the last time."""
         now = self._clock.now()
         taken = self._statistics.take()
         # Added first: a call that is cancelled before its thread has begun must not lose them.
@@ -330,7 +329,6 @@ def datum_of(series: Series, statistics: Statistics, now: datetime) -> dict[str,
 
 
 def requests_of(data: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Cut ``data`` into requests that are within the limits."""
     request: list[dict[str, Any]] = []
     total = 0
     for datum in data:
@@ -345,7 +343,6 @@ def requests_of(data: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
 
 
 def _size_of(datum: dict[str, Any]) -> int:
-    """Return the maximum size of ``datum`` in a request, in bytes."""
     dimensions = datum["Dimensions"]
     texts = len(datum["MetricName"]) + sum(len(one["Name"] + one["Value"]) for one in dimensions)
     return _BYTES_PER_VALUE * (_FIXED_VALUES + 2 * len(dimensions)) + _FIXED_BYTES + texts

@@ -1,6 +1,6 @@
 """The metrics under the names of the KCL and of the KPL, so that their dashboards keep working.
 
-Those of the KCL are of its ProcessTask, and of its leases and workers (Amazon Kinesis Data Streams
+The KCL's are those of its ProcessTask, and of its leases and workers (Amazon Kinesis Data Streams
 Developer Guide, *Monitor the Kinesis Client Library with Amazon CloudWatch*). What its other tasks
 measure is left out. Facts that the KCL does not measure have names like its own. Units are
 CloudWatch's.

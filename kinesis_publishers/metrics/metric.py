@@ -103,7 +103,6 @@ _MILLIS: Final = 1e3
 
 
 def for_cloudwatch(name: str, metric: Metric, *, kcl_task: str | None = None) -> Metric:
-    """Return a metric under a name and in a unit of CloudWatch."""
     sources = metric.sources
     if metric.unit == "s":
         sources = {event_type: _in_millis(value_of) for event_type, value_of in sources.items()}
@@ -124,8 +123,6 @@ def _in_millis(seconds_of: ValueOf) -> ValueOf:
 
 @frozen
 class MetricTable:
-    """Metrics, found by the type of an event."""
-
     metrics: tuple[Metric, ...]
     _by_event: dict[type, tuple[tuple[Metric, ValueOf], ...]] = field(init=False)
 

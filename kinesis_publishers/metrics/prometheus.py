@@ -75,7 +75,6 @@ class _Endpoint:
             return endpoint
 
     def leave(self) -> None:
-        """End the server with its last user."""
         with self._lock:
             self._users -= 1
             if self._users == 0:

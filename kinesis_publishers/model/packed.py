@@ -49,11 +49,9 @@ class PackedColumn(Sequence[Any]):
 
     @property
     def total_bytes(self) -> int:
-        """The sum of the lengths of the values."""
         return self._offsets[self._stop] - self._offsets[self.start]
 
     def any_begins_with(self, first: bytes) -> bool:
-        """Return whether a value begins with these bytes."""
         _, data, _ = self.buffers
         end, found = self._offsets[self._stop], self._offsets[self.start] - 1
         while (found := data.find(first, found + 1, end)) >= 0:

@@ -191,7 +191,6 @@ class RecordBatch:
 
     @classmethod
     def from_page(cls, page: RecordPage, *, shard: Shard, requested_at: datetime) -> RecordBatch:
-        """Return the records of ``page`` as a delivery."""
         return cls(
             shard=shard,
             requested_at=requested_at,

@@ -192,7 +192,6 @@ class HashRange:
 
     @classmethod
     def of(cls, shard: Shard) -> Self:
-        """Return the range of ``shard``."""
         return cls.between(shard.starting_hash_key, shard.ending_hash_key)
 
     @classmethod

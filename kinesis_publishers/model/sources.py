@@ -96,7 +96,6 @@ def source_of(arn: str | None) -> Source | None:
 
 
 def stream_name_of(arn: str) -> str:
-    """Return the name of the stream with this ARN."""
     return _found(arn)[1]
 
 

@@ -163,7 +163,6 @@ class PollingRecordPublisher(RecordPublisher):
             self._slept_seconds += delay
 
     def _back_off(self, seconds: float) -> None:
-        """Make the next run wait for ``seconds``."""
         self._not_before = self._context.clock.monotonic() + seconds
 
     def _seconds_since_last_call(self) -> float | None:
@@ -237,7 +236,6 @@ class PollingRecordPublisher(RecordPublisher):
         return answer
 
     def _follow_pace(self, batch: RecordBatch) -> None:
-        """Adapt the time and the size of the next call to this answer."""
         self._last_size = len(batch), batch.payload_bytes
         if not self._quota.is_kept:
             return

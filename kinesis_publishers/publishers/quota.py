@@ -68,7 +68,6 @@ class ShardQuota:
             self._tidied_at = now
 
     def charge(self, shard: ShardKey, operation: str, payload_bytes: int) -> None:
-        """Count the payload bytes of the last answer."""
         turns = self._turns.get((shard, operation))
         if turns is not None:
             turns.settled_at = turns.began_at[-1] + payload_bytes / _BYTES_PER_SECOND

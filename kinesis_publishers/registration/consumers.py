@@ -33,7 +33,6 @@ async def find_consumer(
 async def list_consumers(
     stream_arn: str, config: RegistrationConfig, context: ControlContext
 ) -> tuple[StreamConsumer, ...]:
-    """Return the consumers of a stream."""
     return await call_with_retries(
         lambda: context.control_plane.list_stream_consumers(stream_arn),
         policy=config.list_retry,
@@ -89,7 +88,6 @@ async def _wait_until_gone(
 
 
 def deregister_command(consumer_arn: str) -> str:
-    """Return the command that removes a consumer."""
     return f"{_command(consumer_arn)} --consumer-arn {consumer_arn}"
 
 

@@ -116,7 +116,6 @@ class LeaseFiles:
     def of(
         cls, directory: Path, stream_arn: str, consumer_name: str, endpoint_url: str | None = None
     ) -> Self:
-        """Return the files of a consumer in ``directory``."""
         host = None if endpoint_url is None else urlsplit(endpoint_url).hostname
         # Behind another endpoint than AWS's, another stream may have the same ARN.
         place = "" if host is None or host.endswith(AWS_DOMAINS) else f"{endpoint_url}/"
@@ -140,7 +139,6 @@ class LeaseFiles:
         return arn if is_arn else None
 
     def write_created_arn(self, consumer_arn: str) -> None:
-        """Record that ``consumer_arn`` was registered."""
         new = self.record.with_suffix(".new")
         # For people.
         subject = {"stream_arn": self.stream_arn, "consumer_name": self.consumer_name}

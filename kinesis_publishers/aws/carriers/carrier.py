@@ -72,7 +72,6 @@ class SubscriptionCarrier(ABC):
 
 @contextmanager
 def connection_errors(raised: tuple[type[Exception], ...], where: str) -> Iterator[None]:
-    """Map the errors of an HTTP client to this package's."""
     try:
         yield
     except raised as error:

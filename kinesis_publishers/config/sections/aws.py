@@ -41,8 +41,6 @@ ANY_AWS_DOMAIN: Final = f"(?:{'|'.join(map(re.escape, AWS_DOMAINS))})"
 
 
 class CredentialsProvider(Enum):
-    """Where credentials come from."""
-
     AUTO = "AUTO"
     BASIC = "BASIC"
     ENV_VAR = "ENV_VAR"

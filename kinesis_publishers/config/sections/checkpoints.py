@@ -102,8 +102,6 @@ class SqliteCheckpointConfig(Section, section="Checkpoints", namespace=Namespace
 
 
 class BillingMode(Enum):
-    """The billing mode of a table that is created."""
-
     PAY_PER_REQUEST = "PAY_PER_REQUEST"
     PROVISIONED = "PROVISIONED"
 
@@ -241,8 +239,6 @@ _PAIR: Final = r"[a-zA-Z0-9_.-]{1,128}:[a-zA-Z0-9_.-]{1,128}"
 
 
 class LeaseFormat(Enum):
-    """The form in which leases are stored."""
-
     OWN = "own"
     KCL = "kcl"
 
@@ -258,7 +254,6 @@ def assigner_of(lookup: Lookup) -> str:
 
 
 def shards_of(lookup: Lookup) -> tuple[tuple[str, str], ...]:
-    """Return the names of streams and the ids of their shards."""
     written = lookup.get(AssignmentConfig.written_shards) or ""
     pairs = (part.strip().partition(":") for part in written.split(",") if part.strip())
     return tuple((stream, shard_id) for stream, _, shard_id in pairs)

@@ -20,8 +20,6 @@ _SINK: Final = rf"(?:{'|'.join(_REPORTERS)}|[a-z_][\w.]*:[a-z_][\w.]*)"
 
 
 class MetricsLevel(Enum):
-    """What metrics are kept apart by."""
-
     SHARD = "shard"
     STREAM = "stream"
 
@@ -112,5 +110,4 @@ class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
 
     @property
     def is_per_shard(self) -> bool:
-        """Whether metrics are kept apart by shard, or by stream only."""
         return self.level is MetricsLevel.SHARD

@@ -32,16 +32,12 @@ _LAST_MILLISECOND: Final = 253_402_300_799_999
 
 
 class InitialPosition(Enum):
-    """Where to begin in a stream that was never read before."""
-
     LATEST = "LATEST"
     TRIM_HORIZON = "TRIM_HORIZON"
     AT_TIMESTAMP = "AT_TIMESTAMP"
 
 
 class EndingPosition(Enum):
-    """Where reading ends."""
-
     LATEST = "LATEST"
     AT_TIMESTAMP = "AT_TIMESTAMP"
 
@@ -215,7 +211,6 @@ class InitialPositionConfig(Section, section="Source"):
 
     @property
     def positions(self) -> Positions:
-        """The positions of all streams and shards."""
         return Positions(self.start, dict(self.shards))
 
 
@@ -241,7 +236,6 @@ class EndingPositionConfig(Section, section="Source", namespace=Namespace.OURS):
 
     @property
     def positions(self) -> Positions:
-        """The positions of all streams and shards."""
         return Positions(_position_of(self.position, self.timestamp), dict(self.shards))
 
 
@@ -260,7 +254,6 @@ POSITION_SECTIONS: Final = (InitialPositionConfig, EndingPositionConfig)
 
 
 def position_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    """Yield what is wrong with the positions."""
     for section in POSITION_SECTIONS:
         yield from section.timestamp.problems(lookup)
     option = EndingPositionConfig.shards
@@ -293,7 +286,6 @@ _TIME: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|-\s*[0-9.].*|[0-9]+(\.[0-9]*)?"
 
 
 def at_timestamp(section: PositionSection, instant: Scalar) -> PositionParts:
-    """Return the options for a position at ``instant``."""
     return [
         (section.position, _AT_TIMESTAMP),
         (section.timestamp.text, instant),

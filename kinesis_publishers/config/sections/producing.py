@@ -24,22 +24,16 @@ _MIB: Final = 1024 * 1024
 
 
 class Ordering(Enum):
-    """Which records keep the order in which they are put."""
-
     NONE = "none"
     KEY = "key"
 
 
 class OuterKey(Enum):
-    """The partition key under which an aggregate of several records is stored."""
-
     KPL = "kpl"
     FIRST = "first"
 
 
 class WhenFull(Enum):
-    """What happens to a record when the buffer is full."""
-
     WAIT = "wait"
     FAIL = "fail"
 

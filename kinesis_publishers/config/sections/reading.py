@@ -11,16 +11,12 @@ from kinesis_publishers.config.retries import RecoverableErrors, RetryOptions
 
 
 class Encoding(Enum):
-    """How calls and their answers are written."""
-
     AUTO = "auto"
     CBOR = "cbor"
     JSON = "json"
 
 
 class ShardLimits(Enum):
-    """Whose limits the calls to a shard are kept within."""
-
     AWS = "aws"
     OFF = "off"
 
@@ -72,8 +68,6 @@ class PollingConfig(Section, section="Polling"):
 
 
 class ShardOrder(Enum):
-    """Whether a child shard waits for its parents."""
-
     PARENTS_FIRST = "parents-first"
     NONE = "none"
 
@@ -103,7 +97,6 @@ class DiscoveryConfig(Section, section="Discovery"):
 
     @property
     def parents_first(self) -> bool:
-        """Whether a child shard waits for its parents."""
         return self.shard_order is ShardOrder.PARENTS_FIRST
 
 
@@ -132,8 +125,6 @@ class FanOutConfig(Section, section="Enhanced fan-out"):
 
 
 class HttpVersion(Enum):
-    """The protocol over which subscriptions are read."""
-
     AUTO = "auto"
     HTTP_2 = "2"
     HTTP_1_1 = "1.1"

@@ -23,16 +23,12 @@ from kinesis_publishers.model.sources import CONSUMER_ARN, CONSUMER_ARN_FORM, ST
 
 
 class RegistrationStrategy(Enum):
-    """Who registers the enhanced fan-out consumer, and when."""
-
     LAZY = "LAZY"
     EAGER = "EAGER"
     NONE = "NONE"
 
 
 class DeregistrationPolicy(Enum):
-    """Which consumers are removed at tear-down."""
-
     CREATED = "created"
     NEVER = "never"
 

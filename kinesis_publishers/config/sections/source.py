@@ -107,8 +107,6 @@ def built_in_publisher(lookup: Lookup) -> BuiltInPublisher | None:
 
 
 class AggregationMode(Enum):
-    """What is done with the KPL's aggregate records; the option says what each value means."""
-
     AUTO = "auto"
     KPL = "kpl"
     UNFILTERED = "unfiltered"
@@ -116,8 +114,6 @@ class AggregationMode(Enum):
 
 
 class OnInvalidAggregate(Enum):
-    """What is done with a record that begins like an aggregate and is not a valid one."""
-
     PLAIN = "plain"
     FAIL = "fail"
     DEAD_LETTER = "dead-letter"

@@ -119,7 +119,6 @@ class FanOutRecordPublisher(RecordPublisher):
             )
 
     def _back_off(self, seconds: float) -> None:
-        """Make the next run wait for at least ``seconds``."""
         self._not_before = max(self._not_before, self._context.clock.monotonic() + seconds)
 
     async def _regain_room(self, consumer: RecordBatchConsumer) -> None:
