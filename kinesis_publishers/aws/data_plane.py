@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, Self
 
 import orjson
@@ -30,8 +32,11 @@ from kinesis_publishers.aws.calls import (
     position_members,
 )
 from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
-from kinesis_publishers.aws.carriers.carrier import Endpoint, SubscriptionCarrier
-from kinesis_publishers.aws.carriers.choice import check_carrier, create_carrier
+from kinesis_publishers.aws.carriers.carrier import (
+    Endpoint,
+    SubscriptionCarrier,
+    http_2_not_offered,
+)
 from kinesis_publishers.aws.clients import ServiceAddress, asks_for_name, open_aio_client
 from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.aws.decoding import decode_get_records
@@ -40,11 +45,12 @@ from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
     AwsConfig,
     Encoding,
+    HttpVersion,
     PollingConfig,
     Properties,
     SubscriptionHttpConfig,
 )
-from kinesis_publishers.errors import ClosedError
+from kinesis_publishers.errors import ClosedError, ConfigError
 from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 from kinesis_publishers.model.native import native
 from kinesis_publishers.model.sources import stream_name_of
@@ -61,6 +67,7 @@ _SMALL_BYTES = 1000
 _SAMPLE_RECORDS = 100
 _OF_GATEWAYS = (502, 503, 504)
 _CODES_OF_UNREADABLE = ("SerializationException", "UnknownOperationException")
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_KINESIS", "AWS_ENDPOINT_URL")
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -305,3 +312,53 @@ def _is_understood(answer: Answer) -> bool:
     if answer.status == 200 or answer.status in _OF_GATEWAYS:
         return True
     return answer.is_cbor and error_in(answer)["Error"]["Code"] not in _CODES_OF_UNREADABLE
+
+
+def check_carrier(
+    http: SubscriptionHttpConfig, url: str | None, *, subscribes: bool = False
+) -> None:
+    """Check that the configured subscriptions to an endpoint are possible; do no I/O.
+
+    HTTP/2 needs a package, which may be missing in a process that never ``subscribes``.
+
+    Raises:
+        InvalidOptionError: HTTP/2 is required of an endpoint without TLS.
+        ConfigError: the package is not installed; the message says what to install.
+    """
+    if url is None and any(map(os.environ.get, _ENDPOINT_VARIABLES)):
+        return  # It is checked when the data plane has found it.
+    # AWS's own endpoints are https.
+    url = url or "https://kinesis"
+    if not _speaks_http_1(http, url):
+        if subscribes:
+            _check_installed()
+    elif http.version is HttpVersion.HTTP_2:
+        raise http_2_not_offered(url)
+
+
+def _check_installed() -> None:
+    if find_spec("h2") is None:
+        raise ConfigError(
+            "enhanced fan-out over HTTP/2 needs h2: pip install 'kinesis-publishers[efo]'"
+        )
+
+
+def create_carrier(
+    endpoint: Endpoint, http: SubscriptionHttpConfig, max_connections: int
+) -> SubscriptionCarrier:
+    """Return the carrier for subscriptions that :func:`check_carrier` allows, not connected yet."""
+    if _speaks_http_1(http, endpoint.url):
+        return AiohttpCarrier(
+            endpoint,
+            read_timeout_seconds=http.read_timeout_seconds,
+            max_connections=max_connections,
+        )
+    _check_installed()
+    # Imported here: only what is chosen must be installed.
+    from kinesis_publishers.aws.carriers.http2_carrier import Http2Carrier
+
+    return Http2Carrier(endpoint, http, max_connections)
+
+
+def _speaks_http_1(http: SubscriptionHttpConfig, url: str) -> bool:
+    return http.version is HttpVersion.HTTP_1_1 or not url.lower().startswith("https:")

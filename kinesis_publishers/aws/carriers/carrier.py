@@ -119,10 +119,7 @@ class Endpoint:
         try:
             return ssl.create_default_context(cafile=self.ca_bundle or get_cert_path(True))
         except OSError as error:  # ssl.SSLError is one
-            raise self.unusable_ca_bundle(error) from error
-
-    def unusable_ca_bundle(self, error: Exception) -> InvalidOptionError:
-        return InvalidOptionError(
-            f"The CA certificates of {self.url} in {self.ca_bundle!r} cannot be used: {error}. "
-            "Check aws.cabundle (or AWS_CA_BUNDLE): a file of certificates in PEM format."
-        )
+            raise InvalidOptionError(
+                f"The CA certificates of {self.url} in {self.ca_bundle!r} cannot be used: {error}. "
+                "Check aws.cabundle (or AWS_CA_BUNDLE): a file of certificates in PEM format."
+            ) from error

@@ -47,7 +47,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory, known=EFO):
     @classmethod
     def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
         # Imported here: naming the class must not load an SDK.
-        from kinesis_publishers.aws.carriers.choice import check_carrier
+        from kinesis_publishers.aws.data_plane import check_carrier
 
         config = FanOutConfig.from_properties(properties)
         endpoint = AwsConfig.from_properties(properties).endpoint_url
