@@ -5,7 +5,7 @@ from __future__ import annotations
 from kinesis_publishers.abc import ControlContext, StreamConsumerRegistrar
 from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy
 from kinesis_publishers.registration.consumers import deregister_consumer as deregister_consumer
-from kinesis_publishers.registration.shared_use import ConsumerLease as ConsumerLease
+from kinesis_publishers.registration.lease_files import ConsumerLease as ConsumerLease
 from kinesis_publishers.registration.strategies import EagerRegistrar, LazyRegistrar, NoRegistrar
 
 

@@ -29,7 +29,7 @@ from kinesis_publishers.registration.consumers import (
     find_consumer,
     list_consumers,
 )
-from kinesis_publishers.registration.shared_use import ConsumerLease
+from kinesis_publishers.registration.lease_files import ConsumerLease
 from kinesis_publishers.retry import RetryBudget
 
 _LOGGER = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from kinesis_publishers.config import DeregistrationPolicy, RegistrationConfig
 from kinesis_publishers.errors import ConsumerNotFoundError, InvalidOptionError, MissingOptionError
 from kinesis_publishers.model.sources import stream_arn_of, stream_name_of
 from kinesis_publishers.registration.consumers import deregister_consumer
+from kinesis_publishers.registration.lease_files import ConsumerLease
 from kinesis_publishers.registration.registering import ConsumerRegistration
-from kinesis_publishers.registration.shared_use import ConsumerLease
 from kinesis_publishers.tasks import TaskScope
 
 
