@@ -34,8 +34,10 @@ def _value_of(source: Source) -> ValueOf:
     return source if callable(source) else lambda _: source
 
 
-def _values_of(sources: Mapping[type, Source]) -> dict[type, ValueOf]:
-    return {event_type: _value_of(source) for event_type, source in sources.items()}
+def _values_of(sources: Mapping[Any, Source]) -> dict[type, ValueOf]:
+    """Return what is measured by the type of event, of which ``sources`` may have the name."""
+    types = {one: getattr(ev, one) if isinstance(one, str) else one for one in sources}
+    return {types[one]: _value_of(source) for one, source in sources.items()}
 
 
 @frozen
@@ -71,7 +73,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 def counter(name: str, unit: str, text: str, *attributes: str, **sources: Source) -> Metric:
     """Return a counter; ``sources`` have the names of events."""
-    return Metric(name, MetricKind.COUNTER, unit, text, _by_event(sources), attributes)
+    return Metric(name, MetricKind.COUNTER, unit, text, sources, attributes)
 
 
 def counted_records(name: str, text: str, *attributes: str, **sources: Source) -> Metric:
@@ -79,8 +81,7 @@ def counted_records(name: str, text: str, *attributes: str, **sources: Source) -
 
 
 def duration(name: str, text: str, **sources: Source) -> Metric:
-    kind, of_events = MetricKind.HISTOGRAM, _by_event(sources)
-    return Metric(name, kind, "s", text, of_events, buckets=_SECONDS)
+    return Metric(name, MetricKind.HISTOGRAM, "s", text, sources, buckets=_SECONDS)
 
 
 def gauge(
@@ -91,11 +92,7 @@ def gauge(
     combined: Callable[[Iterable[float]], float] = max,
     **sources: Source,
 ) -> Metric:
-    return Metric(name, MetricKind.GAUGE, unit, text, _by_event(sources), combined=combined)
-
-
-def _by_event(sources: Mapping[str, Source]) -> dict[type, Source]:
-    return {getattr(ev, name): source for name, source in sources.items()}
+    return Metric(name, MetricKind.GAUGE, unit, text, sources, combined=combined)
 
 
 _UNITS_OF_CLOUDWATCH: Final = {"s": "Milliseconds", "ms": "Milliseconds", "By": "Bytes"}

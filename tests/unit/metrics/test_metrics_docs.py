@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kinesis_publishers.events import EVENT_TYPES
-from kinesis_publishers.metrics import KCL_METRICS, KPL_METRICS, METRICS
+from kinesis_publishers.metrics.cloudwatch_table import KCL_METRICS, KPL_METRICS
+from kinesis_publishers.metrics.table import METRICS
 
 _DOCS = Path(__file__).parents[3] / "docs"
 _TEXT = (_DOCS / "observability.md").read_text(encoding="utf-8")

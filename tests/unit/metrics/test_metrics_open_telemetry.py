@@ -11,8 +11,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from kinesis_publishers import Properties, SystemClock
 from kinesis_publishers.events import ShardStopped, Throttled
-from kinesis_publishers.metrics import METRICS
 from kinesis_publishers.metrics.open_telemetry import OpenTelemetryMetrics
+from kinesis_publishers.metrics.table import METRICS
 from kinesis_publishers.model import StartingPosition
 from tests.unit.metrics.metric_support import (
     FETCHED,

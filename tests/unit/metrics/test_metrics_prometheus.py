@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kinesis_publishers import Properties, SystemClock
 from kinesis_publishers.errors import InvalidOptionError
-from kinesis_publishers.metrics import METRICS
 from kinesis_publishers.metrics.cloudwatch_table import KCL_METRICS
 from kinesis_publishers.metrics.prometheus import PrometheusMetrics
 from kinesis_publishers.metrics.sinks import open_event_sink
+from kinesis_publishers.metrics.table import METRICS
 from tests.unit.metrics.metric_support import FETCHED, ONE, ZERO, ended, fetched, started
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from botocore.session import Session
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinesis_publishers.metrics import KCL_METRICS
 from kinesis_publishers.metrics.cloudwatch import (
     MAX_DATA,
     MAX_REQUEST_BYTES,
@@ -21,6 +20,7 @@ from kinesis_publishers.metrics.cloudwatch import (
     datum_of,
     requests_of,
 )
+from kinesis_publishers.metrics.cloudwatch_table import KCL_METRICS
 from tests.examples import examples
 from tests.unit.metrics.metric_support import ONE, POOL, PROCESSED, ZERO, fetched
 

@@ -33,8 +33,9 @@ from kinesis_publishers.events import (
     StreamPrepared,
     Throttled,
 )
-from kinesis_publishers.metrics import KCL_METRICS, KPL_METRICS, METRICS, MetricKind, MetricTable
-from kinesis_publishers.metrics.metric import stream_of
+from kinesis_publishers.metrics.cloudwatch_table import KCL_METRICS, KPL_METRICS
+from kinesis_publishers.metrics.metric import MetricKind, MetricTable, stream_of
+from kinesis_publishers.metrics.table import METRICS
 from kinesis_publishers.model import StartingPosition
 from tests.unit.metrics.metric_support import (
     ARN,
