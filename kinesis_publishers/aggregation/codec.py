@@ -13,8 +13,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from kinesis_publishers.errors import AggregationError
-from kinesis_publishers.model.native import native
-from kinesis_publishers.model.packed import PackedColumn
+from kinesis_publishers.model.native import PackedColumn, native
 from kinesis_publishers.model.records import AGGREGATE_MAGIC
 from kinesis_publishers.model.shards import LONGEST_HASH_KEY
 from kinesis_publishers.model.user_records import LONGEST_MARKER, LONGEST_PARTITION_KEY

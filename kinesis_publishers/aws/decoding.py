@@ -20,8 +20,7 @@ from kinesis_publishers.aws import cbor
 from kinesis_publishers.aws.errors import UNREADABLE
 from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.model import ChildShard, HashRange, RecordPage
-from kinesis_publishers.model.native import NativeColumns, native
-from kinesis_publishers.model.packed import PackedColumn
+from kinesis_publishers.model.native import NativeColumns, PackedColumn, native
 
 _T = TypeVar("_T")
 _CALENDAR_END = 253_402_300_800  # the year 10,000 in epoch seconds

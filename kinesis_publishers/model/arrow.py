@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_publishers.model.native import native
-from kinesis_publishers.model.packed import PackedColumn
+from kinesis_publishers.model.native import PackedColumn, native
 from kinesis_publishers.model.shards import Shard
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from attrs import Factory, evolve, field, frozen
 
 from kinesis_publishers.model.html import html_table
-from kinesis_publishers.model.packed import PackedColumn
+from kinesis_publishers.model.native import PackedColumn
 from kinesis_publishers.model.positions import SequenceNumber
 from kinesis_publishers.model.shards import ChildShard, Shard
 

@@ -14,8 +14,7 @@ from kinesis_publishers.errors import (
     CredentialsError,
     MissingOptionError,
 )
-from kinesis_publishers.model.native import native
-from kinesis_publishers.model.packed import PackedColumn
+from kinesis_publishers.model.native import PackedColumn, native
 from kinesis_publishers.testing.fakes import RecordingSink
 from kinesis_publishers.testing.local_kinesis import Fault, Limits
 from tests.integration.readers.fanout_reader import until

@@ -9,8 +9,7 @@ import pytest
 
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import AccessDeniedError
-from kinesis_publishers.model.native import native
-from kinesis_publishers.model.packed import PackedColumn
+from kinesis_publishers.model.native import PackedColumn, native
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from kinesis_publishers_spark import workers
 from kinesis_publishers_spark.partitions import RangePartition

@@ -29,8 +29,7 @@ from kinesis_publishers.aws.writing import body_of, decode_answer
 from kinesis_publishers.errors import KinesisPublishersError
 from kinesis_publishers.model import hash_keys_of
 from kinesis_publishers.model.arrow import _timestamps
-from kinesis_publishers.model.native import SWITCH, find_native, native
-from kinesis_publishers.model.packed import PackedColumn
+from kinesis_publishers.model.native import SWITCH, PackedColumn, find_native, native
 from kinesis_publishers.testing.fakes import sample_shard
 from tests.examples import examples
 from tests.unit.aggregation.aggregate_support import MAGIC, aggregate_of, record_of
