@@ -224,10 +224,11 @@ class RetryBudget:
             advice = f"{advice} {_ADVICE_ON_ADDRESS}"
         if "aws.cabundle" in str(error):
             advice = "Waiting longer does not help."
+        times = "once" if self._attempts == 1 else f"{self._attempts} times"
         return RetriesExhaustedError(
             # The advice of the error comes first.
-            f"{str(error).rstrip('.')}. {operation or 'The call'} failed {_times(self._attempts)} "
-            f"in {elapsed:.1f} s, the last time with {code or type(error).__name__}. "
+            f"{str(error).rstrip('.')}. {operation or 'The call'} failed {times} in "
+            f"{elapsed:.1f} s, the last time with {code or type(error).__name__}. "
             f"{self._advice or advice}",
             attempts=self._attempts,
             elapsed_seconds=elapsed,
@@ -265,7 +266,3 @@ async def call_with_retries(
             budget.reset()
             return answer
         await clock.sleep(delay)
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"

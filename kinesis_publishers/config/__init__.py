@@ -15,7 +15,6 @@ from kinesis_publishers.config.catalogue import find_option as find_option
 from kinesis_publishers.config.option import Lookup as Lookup
 from kinesis_publishers.config.option import Namespace as Namespace
 from kinesis_publishers.config.option import Option as Option
-from kinesis_publishers.config.option import OptionFamily as OptionFamily
 from kinesis_publishers.config.option import Section as Section
 from kinesis_publishers.config.options import Options as Options
 from kinesis_publishers.config.parsers import Choice as Choice
@@ -52,7 +51,6 @@ from kinesis_publishers.config.sections.checkpoints import (
     SqliteCheckpointConfig as SqliteCheckpointConfig,
 )
 from kinesis_publishers.config.sections.metrics import MetricsConfig as MetricsConfig
-from kinesis_publishers.config.sections.metrics import MetricsLevel as MetricsLevel
 from kinesis_publishers.config.sections.positions import EndingPosition as EndingPosition
 from kinesis_publishers.config.sections.positions import (
     EndingPositionConfig as EndingPositionConfig,
@@ -62,7 +60,6 @@ from kinesis_publishers.config.sections.positions import (
     InitialPositionConfig as InitialPositionConfig,
 )
 from kinesis_publishers.config.sections.positions import at_timestamp as at_timestamp
-from kinesis_publishers.config.sections.positions import parts_of_position as parts_of_position
 from kinesis_publishers.config.sections.producing import Ordering as Ordering
 from kinesis_publishers.config.sections.producing import OuterKey as OuterKey
 from kinesis_publishers.config.sections.producing import ProducerConfig as ProducerConfig
