@@ -91,10 +91,7 @@ def pack_plain(
     max_bytes: int = _DEFAULT_MAX_BYTES,
     max_records: int = 2**32 - 1,
 ) -> AggregatedRecord:
-    """Pack the first of some records that have only data and keys, given as columns.
-
-    The result is the same as that of :func:`pack_first`, at a fraction of the cost.
-    """
+    """Pack records of only data and keys, as :func:`pack_first` does, at a fraction of the cost."""
     first = payloads[0], partition_keys[0], None, None, False
     if (functions := native()) is not None:
         packed, records = functions.pack(payloads, partition_keys, max(0, max_bytes), max_records)
@@ -132,10 +129,7 @@ def pack_user_records(records: Iterable[UserRecord], **limits: int) -> Aggregate
 
 @define(eq=False)
 class _Message:
-    """An aggregate that is being written: the pieces of its message, its tables, and its size.
-
-    Protobuf's own objects take twice the time, and the size would need a separate calculation.
-    """
+    """An aggregate that is being written, in half the time that protobuf's own objects take."""
 
     size: int = _AROUND_MESSAGE
     _count: int = 0

@@ -309,12 +309,7 @@ class WritingServices:
 async def open_writing(
     properties: Properties, *, events: EventSink | None = None, clock: Clock | None = None
 ) -> AsyncIterator[WritingServices]:
-    """Open the clients that ``properties`` describe, find the stream, and close them.
-
-    Raises:
-        ConfigError: the properties cannot work; found out before any call to AWS.
-        KinesisPublishersError: the stream cannot be described.
-    """
+    """Open what ``properties`` describe, find the stream (or raise), and close it."""
     clock = ServiceClock.around(clock)
     streams = StreamsConfig.from_properties(properties).streams
     if len(streams) > 1:

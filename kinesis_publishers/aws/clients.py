@@ -91,10 +91,7 @@ def open_client(aws: AwsConfig, address: ServiceAddress) -> Any:
 async def open_aio_client(
     aws: AwsConfig, address: ServiceAddress, session: AioSession | None = None, **more: Any
 ) -> AsyncIterator[Any]:
-    """Open a client of aiobotocore, and close it at the end.
-
-    A given ``session`` has the credentials of ``aws`` already; ``more`` are settings of botocore.
-    """
+    """Open a client of aiobotocore with settings ``more``; a given ``session`` is built already."""
     session = _with_models(session or build_session(AioSession(), aws))
     async with session.create_client(**address.arguments(aws, AioConfig, **more)) as client:
         _check_way_to(client)
@@ -160,10 +157,7 @@ def watch_clock(client: Any, clock: Clock | None) -> None:
 
 
 def name_streams_if_asked(hooks: Any) -> None:
-    """Make a client send names instead of ARNs after a refusal for lack of a StreamName.
-
-    AWS never requires a name.
-    """
+    """Make a client send names, not ARNs, to a service that asks for them; AWS never does."""
 
     def repeat(response: Any, operation: Any, request_dict: dict[str, Any], **_: Any) -> int | None:
         # Some versions also pass other objects.

@@ -104,11 +104,7 @@ class CallingControlPlane(ControlPlane):
         return await self._list("ListStreams", "the region", read)
 
     async def create_stream(self, name: str, shards: int | None) -> None:
-        """Create a stream with ``shards`` (on demand if ``None``), which is CREATING for a while.
-
-        Raises:
-            ResourceInUseError: a stream of this name exists.
-        """
+        """Create a stream, on demand if ``shards`` is ``None``, which is CREATING for a while."""
         size = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
         chosen = size if shards is None else {"ShardCount": shards}
         await self.ask("CreateStream", name, lambda _: None, StreamName=name, **chosen)

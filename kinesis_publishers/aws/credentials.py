@@ -198,11 +198,7 @@ def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
 
 
 def region_of_machine(config: AwsConfig) -> str | None:
-    """Return the region of the environment, else that of the profile, if there is one.
-
-    Raises:
-        ConfigError: the AWS configuration of this machine cannot be read.
-    """
+    """Return the environment's or the profile's region; ``ConfigError`` if it cannot be read."""
     # The SDKs of other languages, Lambda and ECS use the first; botocore knows only the second.
     region = os.environ.get("AWS_REGION")
     try:

@@ -246,10 +246,7 @@ class AioDataPlane(DataPlane, RecordWriter):
         encode: Callable[[bool, dict[str, str]], bytes],
         is_small: bool,
     ) -> Answer:
-        """Return the answer to a call.
-
-        ``encode`` returns its body in CBOR or JSON, with the member that names its stream.
-        """
+        """Make a call, whose body ``encode`` returns in CBOR or JSON with the stream's member."""
         calls = self._opened(operation, where)
 
         async def send(is_cbor: bool) -> Answer:

@@ -365,11 +365,7 @@ def complete_answer(operation: str, where: str) -> Iterator[None]:
 
 
 def text_in(answer: Mapping[str, Any], name: str) -> str:
-    """Return the text ``name`` of an answer, which botocore's parsers do not check.
-
-    Raises:
-        LookupError, TypeError: it is missing, not a string, or empty.
-    """
+    """Return the text ``name`` of an answer; a ``LookupError`` or ``TypeError`` if it has none."""
     text = answer[name]
     if not (isinstance(text, str) and text):
         raise TypeError(f"{name} is {text!r:.100}")

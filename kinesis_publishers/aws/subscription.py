@@ -40,11 +40,7 @@ def carries_records(headers: Mapping[str, str]) -> bool:
 
 
 def decode_event(payload: bytes, *, is_packed: bool = False) -> SubscriptionEvent:
-    """Decode the payload of a ``SubscribeToShardEvent``, as ``decode_get_records``.
-
-    Raises:
-        MalformedResponseError: it does not match the service model.
-    """
+    """Decode the payload of a ``SubscribeToShardEvent``; raises as ``decode_get_records``."""
     with refuse_undecodable(OPERATION, len(payload)):
         found = decode_natively(payload, is_cbor=False, is_packed=is_packed)
         if found is not None and found[0].next_shard_iterator is None:
@@ -66,10 +62,7 @@ def _continuation(value: Any) -> SequenceNumber | None:
 
 
 def error_in_frame(frame: Frame, where: str, request_id: str | None) -> ServiceError | None:
-    """Return the error in ``frame``, of the class of a refused call with the same code.
-
-    An event has none, such as ``initial-response`` or a future one.
-    """
+    """Return the error in ``frame``, as of a refused call with its code; ``None`` for an event."""
     kind = frame.headers.get(":message-type")
     if kind == "event":
         return None

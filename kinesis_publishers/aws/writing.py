@@ -61,11 +61,7 @@ def decode_answer(answer: Answer, count: int, stream: str) -> PutAnswer:
 
 
 def answer_in(answer: Any, count: int, stream: str) -> PutAnswer:
-    """Return the results of the ``count`` records of a call, in a parsed answer.
-
-    Raises:
-        LookupError, TypeError, ValueError: this is no answer to the call.
-    """
+    """Return the results in a parsed answer; raises one of ``UNREADABLE`` if they are none."""
     records = answer["Records"]
     if len(records) != count:
         raise ValueError(f"{len(records)} results for {count} records")

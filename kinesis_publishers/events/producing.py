@@ -5,7 +5,6 @@ from __future__ import annotations
 from logging import DEBUG, WARNING
 
 from kinesis_publishers.events.event import OwnEvent, ShardEvent
-from kinesis_publishers.model import ShardKey
 
 
 class ProducerStarted(OwnEvent):
@@ -75,14 +74,13 @@ class PutRecordsAnswered(OwnEvent, level=DEBUG):
     code: str = ""
 
 
-class RecordsFailed(OwnEvent, level=WARNING):
+class RecordsFailed(ShardEvent, level=WARNING):
     """The producer gave up records for ``shard``: their futures have the error.
 
     ``code`` is the service's error code, or the name of the exception.
     """
 
     says = "The producer gave up {records:# records} for shard {shard}: {code}."
-    shard: ShardKey
     code: str
     records: int
 
@@ -103,7 +101,7 @@ class SpoolFound(OwnEvent, level=WARNING):
     unknown: int
 
 
-class ShardMispredicted(OwnEvent):
+class ShardMispredicted(ShardEvent):
     """Records expected in ``shard`` went to ``shard_id``: the stream was resharded.
 
     ``resent`` of them are sent again, because readers of that shard leave them out.
@@ -113,7 +111,6 @@ class ShardMispredicted(OwnEvent):
         "Shard {shard_id} received {records:# records} expected in {shard}. The producer sends "
         "{resent} of them again."
     )
-    shard: ShardKey
     shard_id: str
     records: int
     resent: int

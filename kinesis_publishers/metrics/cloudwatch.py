@@ -137,12 +137,7 @@ _CLOSE_TIMEOUT_SECONDS = 6.0
 
 @frozen(kw_only=True)
 class CloudWatchSettings:
-    """How metrics are sent.
-
-    Attributes:
-        namespace: the namespace of the metrics; the KCL uses the application's name.
-        is_per_shard: whether they have the dimension ShardId.
-    """
+    """How metrics are sent: to which ``namespace``, and whether with the dimension ShardId."""
 
     namespace: str
     interval_seconds: float = 60.0
@@ -247,10 +242,7 @@ class Statistics:
 
 
 class IntervalStatistics:
-    """Adds up what events measure until the sums are taken.
-
-    It holds one entry for each metric of each shard, or stream, that had events in the interval.
-    """
+    """Adds up what events measure, by metric and shard (or stream), until the sums are taken."""
 
     def __init__(self, table: MetricTable, *, is_per_shard: bool) -> None:
         self._table = table

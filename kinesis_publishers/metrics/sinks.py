@@ -94,10 +94,7 @@ class EventLog(EventReporter):
 async def repeated(
     action: Callable[[], Awaitable[None]], interval_seconds: float, clock: Clock, *, name: str
 ) -> AsyncIterator[None]:
-    """Await ``action`` repeatedly, with the interval between; leaving the context cancels it.
-
-    ``action`` must not raise: an error would cancel the body of the context.
-    """
+    """Await ``action``, which must not raise, after each interval until the context is left."""
 
     async def repeat() -> None:
         while True:

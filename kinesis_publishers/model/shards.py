@@ -152,10 +152,8 @@ class Shard:
 def hash_key_of(partition_key: str, explicit_hash_key: str | None = None) -> int:
     """Return the hash key by which Kinesis chooses the shard of a record.
 
-    It is the explicit one, or the MD5 of the partition key (AWS API reference, *PutRecord*).
-
-    Raises:
-        ValueError: as of :func:`parse_hash_key`.
+    It is the explicit one, or the MD5 of the partition key (AWS API reference, *PutRecord*). Raises
+    as :func:`parse_hash_key`.
     """
     if explicit_hash_key is not None:
         return parse_hash_key(explicit_hash_key)
@@ -172,11 +170,7 @@ def hash_keys_of(partition_keys: Sequence[str]) -> Sequence[int]:
 
 
 def parse_hash_key(text: str) -> int:
-    """Return an explicit hash key as a number.
-
-    Raises:
-        ValueError: it is not a decimal number from 0 to 2**128 - 1.
-    """
+    """Return a hash key as a number; raises ``ValueError`` unless it is one up to 2**128 - 1."""
     is_number = text.isascii() and text.isdigit() and len(text) <= LONGEST_HASH_KEY
     if not is_number or int(text) > MAX_HASH_KEY:
         raise ValueError(f"{text!r} is not a hash key: a decimal number from 0 to 2**128 - 1")

@@ -334,12 +334,8 @@ def period_after(
 ) -> float:
     """Return the time from the start of one call to the start of the next.
 
-    Processing time is part of it, so that a slow consumer is not slowed further.
-
-    Args:
-        tip_seconds: the period at the tip of a shard.
-        is_cut: whether the answer has as many records as it may have.
-        silent_seconds: the time since the last record.
+    Processing time is part of it, so that a slow consumer is not slowed further. ``is_cut`` says
+    whether the answer has as many records as it may have.
     """
     if is_cut or (millis_behind_latest or 0) >= _BEHIND_MILLIS:
         return 0.0
@@ -351,12 +347,8 @@ def adapted_limit(
 ) -> int:
     """Return the Limit that uses the shard's 2 MB/s without exceeding them.
 
-    Args:
-        current: the limit in use; kept after an answer without records.
-        records: how many records the last answer had.
-        payload_bytes: their size; 0 if all payloads are empty.
-        loop_seconds: the time from call to call.
-        maximum: the configured upper bound, 1 to 10,000.
+    ``current``, the limit in use, is kept after an answer without records. ``loop_seconds`` is the
+    time from call to call.
     """
     if records <= 0 or loop_seconds <= 0:
         return current

@@ -29,11 +29,7 @@ class LagWatch:
     _first_lag_millis: int | None = field(default=None, init=False)
 
     def check(self, page: RecordPage, position: StartingPosition, *, has_ended: bool) -> None:
-        """Check the answer to a read from ``position``, perhaps the last one of the shard.
-
-        Raises:
-            PositionTrimmedError: the answers show that the position is trimmed.
-        """
+        """Raise ``PositionTrimmedError`` if answers from ``position`` show that it is trimmed."""
         # Only a sequence number can be trimmed.
         if position.sequence_number is None:
             return

@@ -51,10 +51,7 @@ class FileLock:
     def try_take(cls, path: Path, *, exclusive: bool) -> Self | None:
         """Return the lock on ``path``, ``None`` while another holder prevents it; never waits.
 
-        A directory must exist; a missing file is created.
-
-        Raises:
-            OSError: the file cannot be opened, or its file system has no locks.
+        A directory must exist; a missing file is created. Raises ``OSError`` if neither works.
         """
         flags = os.O_DIRECTORY if path.is_dir() else os.O_RDWR | os.O_CREAT
         lock = cls(path, os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
@@ -165,11 +162,7 @@ class LeaseFiles:
 
 
 def lease_directory() -> Path:
-    """Return the directory of this user's leases, and make it if it is missing.
-
-    Raises:
-        OSError: it cannot be made, or another user could write to it.
-    """
+    """Return the directory of this user's leases; an ``OSError`` if others could write to it."""
     # Not XDG_RUNTIME_DIR: it is deleted when the user logs out, and a reader may run on.
     state = os.environ.get("XDG_STATE_HOME", "")
     if state and os.access(state, os.W_OK | os.X_OK):

@@ -55,9 +55,7 @@ class AiohttpCarrier(SubscriptionCarrier):
     async def post(self, call: SignedCall) -> tuple[int, Mapping[str, str], bytes]:
         """Send ``call`` and return the status, the headers in any case, and the whole body.
 
-        Raises:
-            aiohttp.ClientError, OSError: no complete answer came.
-            ResponseParserError: the answer is larger than any of AWS.
+        Raises what aiohttp does, or ``ResponseParserError`` for more than an answer of AWS.
         """
         async with await self._send(call) as response:
             chunks, size = [], 0

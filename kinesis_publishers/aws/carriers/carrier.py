@@ -60,11 +60,7 @@ class SubscriptionCarrier(ABC):
 
     @abstractmethod
     async def open(self, call: SignedCall) -> SubscriptionResponse:
-        """Send ``call`` once, and return when the status and the headers have arrived.
-
-        Raises:
-            ConnectionFailedError: no answer came.
-        """
+        """Send ``call`` once; return with the headers, or raise ``ConnectionFailedError``."""
 
     async def close(self) -> None:  # noqa: B027 - of most, connections belong to the responses
         """Close what the connections share, after all responses."""
@@ -111,11 +107,7 @@ class Endpoint:
         return self.url.lower().startswith("https:")
 
     def tls_context(self) -> ssl.SSLContext:
-        """Return a context that trusts the certificates. Blocks: it reads files.
-
-        Raises:
-            InvalidOptionError: the configured file cannot be used.
-        """
+        """Read the certificates, which may raise an ``InvalidOptionError``; this blocks."""
         try:
             return ssl.create_default_context(cafile=self.ca_bundle or get_cert_path(True))
         except OSError as error:  # ssl.SSLError is one

@@ -176,10 +176,7 @@ class _Http(H2Connection):
 
 
 class _Connection(asyncio.Protocol):
-    """A socket, TLS on it, and the only stream of HTTP/2 that it carries.
-
-    asyncio's TLS keeps 256 KiB for every connection.
-    """
+    """A socket, TLS on it (asyncio's would keep 256 KiB), and the only stream of HTTP/2 on that."""
 
     def __init__(self) -> None:
         self.status: int | None = None
@@ -232,11 +229,7 @@ class _Connection(asyncio.Protocol):
         return data
 
     async def wait(self, timeout_seconds: float) -> None:
-        """Wait until something has arrived.
-
-        Raises:
-            Exception: one of _ERRORS, from the connection's end on.
-        """
+        """Wait until something has arrived; from the connection's end on, raise one of _ERRORS."""
         if self._error is not None:
             raise self._error
         self._news = asyncio.get_running_loop().create_future()

@@ -130,10 +130,7 @@ class CredentialsConfig(Section, section="AWS"):
     def from_properties(
         cls, properties: Lookup, *, depth: int = 0, provider: CredentialsProvider | None = None
     ) -> CredentialsConfig:
-        """Read ``provider``, by default the one that applies ``depth`` role providers further in.
-
-        At depth 0 it is ``aws.credentials.provider``, at depth 1 that of ``.role.provider``.
-        """
+        """Read ``provider``, by default the one that applies below ``depth`` role providers."""
         provider = provider or _effective_provider(properties, depth)
         values: dict[str, Any] = {
             name: properties.get(nested_option(getattr(cls, name), depth))

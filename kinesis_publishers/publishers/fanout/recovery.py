@@ -44,11 +44,7 @@ _TAKEOVER_DELAY_SECONDS, _MOST_TAKEOVER_DELAY_SECONDS = 5.0, 30.0
 
 @define(eq=False)
 class SubscriptionRecovery:
-    """Decides how long to wait before the next subscription, or that reading must end.
-
-    Attributes:
-        retries: to be reset when an event has arrived.
-    """
+    """Decides how long to wait before the next subscription; an event resets its ``retries``."""
 
     _shard: Shard
     _config: FanOutConfig
