@@ -13,14 +13,7 @@ from kinesis_publishers.config import Properties
 from kinesis_publishers.config.plugins import with_overrides
 from kinesis_publishers.errors import EventTimeError
 from kinesis_publishers.events import Event
-from kinesis_publishers.model import (
-    ChildShard,
-    Record,
-    RecordBatch,
-    Shard,
-    ShardKey,
-    ShardProgress,
-)
+from kinesis_publishers.model import ChildShard, Record, RecordBatch, Shard, ShardKey, ShardProgress
 
 
 class MadeOfProperties:

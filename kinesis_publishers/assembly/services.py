@@ -99,10 +99,7 @@ class Services:
     assigner: ShardAssigner = field(factory=AllShards)
 
     def consumer_context(
-        self,
-        sink: DeliverySink,
-        create_publisher: CreatePublisher,
-        end: ReadingEnd | None = None,
+        self, sink: DeliverySink, create_publisher: CreatePublisher, end: ReadingEnd | None = None
     ) -> ConsumerContext:
         return ConsumerContext(
             create_publisher=create_publisher,

@@ -59,11 +59,7 @@ class CallingControlPlane(ControlPlane):
         """Make one call and return ``read(answer)``; error messages name ``where``."""
 
     async def _list(
-        self,
-        operation: str,
-        where: str,
-        read: Callable[[dict[str, Any]], _Page[_T]],
-        **first: Any,
+        self, operation: str, where: str, read: Callable[[dict[str, Any]], _Page[_T]], **first: Any
     ) -> tuple[_T, ...]:
         """Return the items of all pages.
 

@@ -15,13 +15,7 @@ from typing import Any, Self
 import orjson
 from aiobotocore.session import AioSession
 
-from kinesis_publishers.abc import (
-    DataPlane,
-    PutAnswer,
-    PutColumns,
-    RecordWriter,
-    ShardSubscription,
-)
+from kinesis_publishers.abc import DataPlane, PutAnswer, PutColumns, RecordWriter, ShardSubscription
 from kinesis_publishers.aws import cbor, subscription, writing
 from kinesis_publishers.aws.calls import (
     JSON,

@@ -93,9 +93,7 @@ class AiohttpCarrier(SubscriptionCarrier):
                 tls = await asyncio.to_thread(endpoint.tls_context) if endpoint.is_https else True
                 self._session = aiohttp.ClientSession(
                     connector=aiohttp.TCPConnector(
-                        limit=self._max_connections,
-                        ssl=tls,
-                        keepalive_timeout=_KEEPALIVE_SECONDS,
+                        limit=self._max_connections, ssl=tls, keepalive_timeout=_KEEPALIVE_SECONDS
                     ),
                     timeout=self._timeout,
                     cookie_jar=aiohttp.DummyCookieJar(),

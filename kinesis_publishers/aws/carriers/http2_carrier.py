@@ -108,10 +108,7 @@ class Http2Carrier(SubscriptionCarrier):
             if proxy.scheme == "https":
                 tls_of_proxy = await asyncio.to_thread(self._endpoint.tls_context)
         connecting = loop.create_connection(
-            lambda: connection,
-            *at,
-            ssl=tls_of_proxy,
-            happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS,
+            lambda: connection, *at, ssl=tls_of_proxy, happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS
         )
         await _within(CONNECT_TIMEOUT_SECONDS, connecting)
         if proxy is not None:

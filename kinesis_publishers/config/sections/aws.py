@@ -244,9 +244,7 @@ class AwsConfig(Section, section="AWS"):
 
 
 def resolve_region(
-    config: AwsConfig,
-    streams: Iterable[StreamSelector],
-    machine_region: Callable[[], str | None],
+    config: AwsConfig, streams: Iterable[StreamSelector], machine_region: Callable[[], str | None]
 ) -> str:
     """Return the region: the configured one, else that of the first ARN, else the machine's.
 

@@ -188,9 +188,7 @@ class SqlCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OU
         doc="The table of sql, which any number of applications may share.",
     )
     create_table: Option[bool] = Option(
-        key="checkpoint.sql.createtable",
-        default=True,
-        doc="Whether a missing table is created.",
+        key="checkpoint.sql.createtable", default=True, doc="Whether a missing table is created."
     )
 
 

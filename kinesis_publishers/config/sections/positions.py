@@ -286,10 +286,7 @@ _TIME: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|-\s*[0-9.].*|[0-9]+(\.[0-9]*)?"
 
 
 def at_timestamp(section: PositionSection, instant: Scalar) -> PositionParts:
-    return [
-        (section.position, _AT_TIMESTAMP),
-        (section.timestamp.text, instant),
-    ]
+    return [(section.position, _AT_TIMESTAMP), (section.timestamp.text, instant)]
 
 
 def parts_of_position(section: PositionSection, value: Scalar) -> PositionParts:

@@ -87,8 +87,7 @@ class RegistrationConfig(Section, section="Registration"):
         member=Option(
             key="stream.efo.consumerarn.<stream>",
             parser=Text(
-                accepts=f"the ARN of a stream consumer ({CONSUMER_ARN_FORM})",
-                pattern=CONSUMER_ARN,
+                accepts=f"the ARN of a stream consumer ({CONSUMER_ARN_FORM})", pattern=CONSUMER_ARN
             ),
             doc="The ARN of the consumer on one stream; needed for each stream with NONE.",
         ),

@@ -197,10 +197,7 @@ class FanOutRecordPublisher(RecordPublisher):
             ) from error
 
     async def _read(
-        self,
-        subscription: ShardSubscription,
-        consumer: RecordBatchConsumer,
-        requested_at: datetime,
+        self, subscription: ShardSubscription, consumer: RecordBatchConsumer, requested_at: datetime
     ) -> RunResult:
         clock = self._context.clock
         while True:
