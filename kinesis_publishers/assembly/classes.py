@@ -27,13 +27,12 @@ from kinesis_publishers.config import (
     Properties,
     SourceConfig,
     WatermarkConfig,
-    resolve_region,
     selected_streams,
 )
 from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.plugins import load_class, load_plugin
 from kinesis_publishers.config.sections.source import selected_source
-from kinesis_publishers.errors import PluginLoadError
+from kinesis_publishers.errors import MissingOptionError, PluginLoadError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.metrics.sinks import open_event_sink
 
@@ -110,11 +109,16 @@ def with_region(properties: Properties) -> Properties:
     Other processes, which may have another environment, then read the same region.
     """
     aws = AwsConfig.from_properties(properties)
-
-    def ask_machine() -> str | None:
+    named = (stream.region for stream in selected_streams(properties) if stream.region)
+    region = aws.region or next(named, None)
+    if region is None:
+        # Only this needs the SDK.
         from kinesis_publishers.aws.credentials import region_of_machine
 
-        return region_of_machine(aws)
-
-    region = resolve_region(aws, selected_streams(properties), ask_machine)
+        region = region_of_machine(aws)
+    if region is None:
+        raise MissingOptionError(
+            f"no region: set {AwsConfig.region.full_key} (as eu-west-1), or give "
+            "the stream by its ARN, or set AWS_REGION in the environment"
+        )
     return properties.with_values({AwsConfig.region: region})

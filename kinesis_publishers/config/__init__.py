@@ -30,7 +30,6 @@ from kinesis_publishers.config.sections.aws import ANY_AWS_DOMAIN as ANY_AWS_DOM
 from kinesis_publishers.config.sections.aws import AwsConfig as AwsConfig
 from kinesis_publishers.config.sections.aws import CredentialsConfig as CredentialsConfig
 from kinesis_publishers.config.sections.aws import CredentialsProvider as CredentialsProvider
-from kinesis_publishers.config.sections.aws import resolve_region as resolve_region
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS as CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.checkpoints import LEASES as LEASES
 from kinesis_publishers.config.sections.checkpoints import AssignmentConfig as AssignmentConfig

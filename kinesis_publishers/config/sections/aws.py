@@ -7,7 +7,7 @@ The keys are those of Flink's AWS connectors. What makes a session of botocore u
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,6 @@ from attrs import evolve, field
 
 from kinesis_publishers.config.option import Derived, Lookup, Option, Section
 from kinesis_publishers.config.parsers import URL, Choice, Text, WholeNumber
-from kinesis_publishers.config.sections.source import StreamSelector
 from kinesis_publishers.errors import ConfigError, MissingOptionError
 
 CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
@@ -241,20 +240,3 @@ class AwsConfig(Section, section="AWS"):
         doc="The connection limit of the data plane, and of subscriptions over HTTP/1.1. Over "
         "HTTP/2 each subscription has its own connection, without a limit.",
     )
-
-
-def resolve_region(
-    config: AwsConfig, streams: Iterable[StreamSelector], machine_region: Callable[[], str | None]
-) -> str:
-    """Return the region: the configured one, else that of the first ARN, else the machine's.
-
-    ``machine_region`` is called only if necessary. ``MissingOptionError`` says that all are None.
-    """
-    named = (stream.region for stream in streams if stream.region)
-    region = config.region or next(named, None) or machine_region()
-    if region is None:
-        raise MissingOptionError(
-            f"no region: set {AwsConfig.region.full_key} (as eu-west-1), or give "
-            "the stream by its ARN, or set AWS_REGION in the environment"
-        )
-    return region

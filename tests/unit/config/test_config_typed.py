@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from attrs.exceptions import FrozenInstanceError
 
+from kinesis_publishers.assembly import with_region
 from kinesis_publishers.config import (
     AssignmentConfig,
     AwsConfig,
@@ -32,7 +33,6 @@ from kinesis_publishers.config import (
     StreamSelector,
     SubscriptionHttpConfig,
     WatermarkConfig,
-    resolve_region,
 )
 from kinesis_publishers.config.catalogue import all_options
 from kinesis_publishers.errors import MissingOptionError
@@ -40,6 +40,7 @@ from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers_spark.options import SparkConfig
 from tests.unit.config.test_config_options import TEXTS
 
+_MACHINE = "kinesis_publishers.aws.credentials.region_of_machine"
 _ARN = "arn:aws-cn:kinesis:cn-north-1:123456789012:stream/a.b-c_d"
 _TYPED: tuple[Any, ...] = (
     StreamsConfig,
@@ -220,12 +221,16 @@ def test_a_typed_config_cannot_be_changed() -> None:
     ],
 )
 def test_the_region_is_the_key_s_else_the_arn_s_else_the_chain_s(
-    configured: str | None, stream: str, chain: str, region: str
+    configured: str | None, stream: str, chain: str, region: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    streams = [StreamSelector.parse(stream)]
-    assert resolve_region(AwsConfig(region=configured), streams, lambda: chain) == region
+    monkeypatch.setattr(_MACHINE, lambda _: chain)
+    # Behind an endpoint, the region may contradict the ARN.
+    written = {"aws.region": configured, "aws.endpoint": "http://here"} if configured else {}
+    properties = Properties.parse({"kinesis.streams": stream, **written})
+    assert with_region(properties).get(AwsConfig.region) == region
 
 
-def test_a_missing_region_says_what_to_set() -> None:
+def test_a_missing_region_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_MACHINE, lambda _: None)
     with pytest.raises(MissingOptionError, match=r"aws\.region.*AWS_REGION"):
-        resolve_region(AwsConfig(), [StreamSelector("a")], lambda: None)
+        with_region(Properties.parse({"kinesis.streams": "a"}))
