@@ -251,8 +251,8 @@ class IntervalStatistics:
         self._found: dict[object, dict[str, tuple[Series, Statistics]]] = {}
 
     def add(self, event: Event) -> None:
-        sources = self._table.sources_of(type(event))
-        if not sources:
+        measured = self._table.measured_by(event)
+        if not measured:
             return
         shard: ShardKey | None = getattr(event, "shard", None)
         place = shard if shard is not None and self._is_per_shard else stream_of(event)
@@ -261,10 +261,7 @@ class IntervalStatistics:
         found = self._found.get(owner)
         if found is None:
             found = self._found[owner] = {}
-        for metric, value_of in sources:
-            value = value_of(event)
-            if value is None:
-                continue
+        for metric, value in measured:
             name, code = metric.name, None
             if name == _BY_CODE:
                 code = event.code  # type: ignore[attr-defined]

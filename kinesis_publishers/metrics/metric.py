@@ -20,8 +20,6 @@ Source: TypeAlias = ValueOf | str | int
 
 
 class MetricKind(Enum):
-    """How the values of a metric belong together."""
-
     COUNTER = "counter"
     UP_DOWN_COUNTER = "up-down counter"
     GAUGE = "gauge"
@@ -131,9 +129,10 @@ class MetricTable:
                 found.setdefault(event_type, []).append((metric, value_of))
         return {event_type: tuple(one) for event_type, one in found.items()}
 
-    def sources_of(self, event_type: type) -> tuple[tuple[Metric, ValueOf], ...]:
-        """Return the metrics that an event of this type changes, and how."""
-        return self._by_event.get(event_type, ())
+    def measured_by(self, event: ev.Event) -> list[tuple[Metric, float]]:
+        """Return the metrics that an event changes, and its values for them."""
+        values = [(metric, of(event)) for metric, of in self._by_event.get(type(event), ())]
+        return [(metric, value) for metric, value in values if value is not None]
 
 
 def stream_of(event: ev.Event) -> str | None:

@@ -83,10 +83,7 @@ class OpenTelemetryMetrics(EventReporter):
         labels = self._labels_of(event, shard)
         if query is not None:
             labels, owner = (*labels, ("query", query)), (shard or stream_of(event), query)
-        for metric, value_of in METRICS.sources_of(type(event)):
-            value = value_of(event)
-            if value is None:
-                continue
+        for metric, value in METRICS.measured_by(event):
             if metric.kind is MetricKind.GAUGE:
                 self._last_values.set(metric, owner, labels, value)
             else:
