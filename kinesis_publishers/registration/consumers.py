@@ -87,14 +87,8 @@ async def _wait_until_gone(
         attempt += 1
 
 
-def deregister_command(consumer_arn: str) -> str:
-    return f"{_command(consumer_arn)} --consumer-arn {consumer_arn}"
-
-
-def deregister_by_name_command(stream_arn: str, consumer_name: str) -> str:
-    """Return the command that removes a consumer whose ARN is not known."""
-    return f"{_command(stream_arn)} --stream-arn {stream_arn} --consumer-name {consumer_name}"
-
-
-def _command(arn: str) -> str:
-    return f"aws kinesis deregister-stream-consumer --region {region_of(arn)}"
+def deregister_command(arn: str, consumer_name: str = "") -> str:
+    """Return the command that removes a consumer: by its ARN, or by the stream's and its name."""
+    by_name = f"--stream-arn {arn} --consumer-name {consumer_name}"
+    which = by_name if consumer_name else f"--consumer-arn {arn}"
+    return f"aws kinesis deregister-stream-consumer --region {region_of(arn)} {which}"

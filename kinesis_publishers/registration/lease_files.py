@@ -25,7 +25,7 @@ from attrs import define, frozen
 
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS
-from kinesis_publishers.registration.consumers import deregister_by_name_command, deregister_command
+from kinesis_publishers.registration.consumers import deregister_command
 from kinesis_publishers.retry import RetryPolicy
 
 _LOGGER = logging.getLogger(__name__)
@@ -295,7 +295,7 @@ class ConsumerLease:
             "therefore not removed. If it is yours and nothing uses it, remove it: %s",
             self._files.users,
             self._files.consumer_name,
-            deregister_by_name_command(self._files.stream_arn, self._files.consumer_name),
+            deregister_command(self._files.stream_arn, self._files.consumer_name),
         )
         return False
 
