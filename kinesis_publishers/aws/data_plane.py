@@ -321,17 +321,12 @@ def check_carrier(
     # AWS's own endpoints are https.
     url = url or "https://kinesis"
     if not _speaks_http_1(http, url):
-        if subscribes:
-            _check_installed()
+        if subscribes and find_spec("h2") is None:
+            raise ConfigError(
+                "enhanced fan-out over HTTP/2 needs h2: pip install 'kinesis-publishers[efo]'"
+            )
     elif http.version is HttpVersion.HTTP_2:
         raise http_2_not_offered(url)
-
-
-def _check_installed() -> None:
-    if find_spec("h2") is None:
-        raise ConfigError(
-            "enhanced fan-out over HTTP/2 needs h2: pip install 'kinesis-publishers[efo]'"
-        )
 
 
 def create_carrier(
@@ -344,7 +339,7 @@ def create_carrier(
             read_timeout_seconds=http.read_timeout_seconds,
             max_connections=max_connections,
         )
-    _check_installed()
+    check_carrier(http, endpoint.url, subscribes=True)
     # Imported here: only what is chosen must be installed.
     from kinesis_publishers.aws.carriers.http2_carrier import Http2Carrier
 
