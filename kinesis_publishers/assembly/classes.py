@@ -52,21 +52,19 @@ def open_events(properties: Properties) -> AbstractAsyncContextManager[EventSink
 
 def assigner_of(properties: Properties) -> ShardAssigner:
     name = AssignmentConfig.from_properties(properties).assigner
-    return _made(AssignmentConfig.written_assigner, name, ShardAssigner, properties)
+    return _made(AssignmentConfig.written_assigner, ShardAssigner, properties, name)
 
 
 def partitioner_of(properties: Properties) -> Partitioner:
-    option = ProducerConfig.partitioner
-    return _made(option, properties.get(option), Partitioner, properties)  # type: ignore[type-abstract]
+    return _made(ProducerConfig.partitioner, Partitioner, properties)  # type: ignore[type-abstract]
 
 
 def watermark_assigner_of(properties: Properties) -> WatermarkAssigner:
-    option = WatermarkConfig.assigner
-    return _made(option, properties.get(option), WatermarkAssigner, properties)  # type: ignore[type-abstract]
+    return _made(WatermarkConfig.assigner, WatermarkAssigner, properties)  # type: ignore[type-abstract]
 
 
-def _made(option: Option[Any], name: str, base: type[_T], properties: Properties) -> _T:
-    found: Any = load_plugin(option, name, base)
+def _made(option: Option[Any], base: type[_T], properties: Properties, name: str = "") -> _T:
+    found: Any = load_plugin(option, name or properties.get(option), base)
     return checked(found.from_properties(properties), found, base)
 
 
@@ -75,7 +73,6 @@ def checkpoint_store_class(name: str) -> type[CheckpointStore]:
 
 
 def publisher_factory_class(properties: Properties) -> type[RecordPublisherFactory]:
-    """Return the factory that ``stream.recordpublisher`` names, with what it can do."""
     option = SourceConfig.record_publisher
     return load_plugin(option, properties.get(option), RecordPublisherFactory)  # type: ignore[type-abstract]
 

@@ -22,7 +22,7 @@ from typing import (
 
 from attrs import Factory, evolve, field, fields_dict, frozen
 
-from kinesis_publishers.config.parsers import Choice, Flag, Parser, Scalar
+from kinesis_publishers.config.parsers import Choice, Flag, Parser, Scalar, WholeNumber
 from kinesis_publishers.errors import InvalidOptionError, MissingOptionError
 
 T = TypeVar("T")
@@ -91,6 +91,8 @@ def _parser_of_default(option: Option[Any]) -> Parser[Any]:
         return Flag()
     if isinstance(default, Enum):
         return Choice(members=type(default))
+    if isinstance(default, int):
+        return WholeNumber(minimum=1)
     raise TypeError(f"the option {option.key!r} needs a parser")
 
 
@@ -102,8 +104,8 @@ class Option(Declared[T]):
         key: the key after its prefix (``aws.`` keys have none), as it is documented.
         doc: what the option does, for the reference.
         default: None only for an ``Option[X | None]``.
-        parser: also describes what is accepted, and the unit. The default has that of a bool, or
-            of a member of an enum.
+        parser: also describes what is accepted, and the unit. The default has that of a bool, of a
+            member of an enum, or of a whole number of at least 1.
         section: its part of the reference, by default that of its class.
         namespace: the accepted prefixes, by default those of its class.
         secret: whether its value is masked wherever it might be shown.

@@ -17,7 +17,7 @@ import orjson
 from attrs import evolve, field
 
 from kinesis_publishers.config.option import Derived, Lookup, Option, Section
-from kinesis_publishers.config.parsers import URL, Choice, Text, WholeNumber
+from kinesis_publishers.config.parsers import URL, Choice, Text
 from kinesis_publishers.errors import ConfigError, MissingOptionError
 
 CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
@@ -234,7 +234,6 @@ class AwsConfig(Section, section="AWS"):
     credentials: Derived[CredentialsConfig] = Derived(CredentialsConfig.from_properties)
     max_connections: Option[int] = Option(
         key="stream.efo.http-client.max-concurrency",
-        parser=WholeNumber(minimum=1),
         default=10_000,
         section="Enhanced fan-out",
         doc="The connection limit of the data plane, and of subscriptions over HTTP/1.1. Over "

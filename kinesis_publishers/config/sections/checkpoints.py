@@ -61,7 +61,6 @@ class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS)
     )
     max_records: Option[int] = Option(
         key="checkpoint.maxrecords",
-        parser=WholeNumber(minimum=1),
         default=100_000,
         doc="How many processed records of all shards may wait for their checkpoint.",
     )
@@ -146,13 +145,11 @@ class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespa
     )
     read_capacity: Option[int] = Option(
         key="checkpoint.dynamodb.readcapacity",
-        parser=WholeNumber(minimum=1),
         default=10,
         doc="The read capacity units of a table that is created with PROVISIONED.",
     )
     write_capacity: Option[int] = Option(
         key="checkpoint.dynamodb.writecapacity",
-        parser=WholeNumber(minimum=1),
         default=10,
         doc="The write capacity units of a table that is created with PROVISIONED.",
     )

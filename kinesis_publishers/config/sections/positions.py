@@ -46,11 +46,7 @@ _AT_TIMESTAMP: Final = InitialPosition.AT_TIMESTAMP.value
 
 
 def _parse_positions(value: Scalar) -> ScopedPositions:
-    """Parse the JSON text that other Spark connectors for Kinesis write.
-
-    The positions of one of several streams stand below its name or ARN, where one position may
-    stand for all its shards.
-    """
+    """Parse JSON as other Spark connectors write it; one position below a stream may be for all."""
     import orjson
 
     document = orjson.loads(str(value))

@@ -78,7 +78,6 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
     expiry_seconds: Derived[float] = Derived(_expiry)
     max_records: Option[int] = Option(
         key="producer.buffer.maxrecords",
-        parser=WholeNumber(minimum=1),
         default=50_000,
         doc="How many records the buffer may hold, including those being sent.",
     )
@@ -131,7 +130,6 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
     )
     max_in_flight: Option[int] = Option(
         key="producer.maxinflight",
-        parser=WholeNumber(minimum=1),
         default=24,
         spellings=("producer.maxconnections",),
         doc="How many PutRecords calls may be in flight at once.",
@@ -160,7 +158,6 @@ class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
     )
     aggregate_records: Option[int] = Option(
         key="producer.aggregation.maxrecords",
-        parser=WholeNumber(minimum=1),
         default=2**32 - 1,
         spellings=("producer.aggregationmaxcount",),
         doc="The largest number of records in an aggregate.",

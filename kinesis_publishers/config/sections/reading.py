@@ -165,7 +165,6 @@ class PendingConfig(Section, section="Backpressure", namespace=Namespace.OURS):
 
     max_records: Option[int] = Option(
         key="pending.maxrecords",
-        parser=WholeNumber(minimum=1),
         default=200_000,
         doc="How many records of all shards may wait in memory.",
     )
@@ -227,7 +226,6 @@ class WatermarkConfig(Section, section="Watermarks"):
     )
     queue_capacity: Option[int] = Option(
         key="watermark.sync.queue.capacity",
-        parser=WholeNumber(minimum=1),
         default=100,
         doc="With watermark.lookahead.millis, reading a shard pauses while this many of its "
         "records wait for the application.",
