@@ -157,7 +157,6 @@ class RetryBudget:
 
     @property
     def _start_seconds(self) -> float | None:
-        """The limit until the service answers."""
         return self._policy.start_seconds if self._is_unanswered else None
 
     def _report(self, error: Exception, delay: float, elapsed: float, limit: str) -> None:

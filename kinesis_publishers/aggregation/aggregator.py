@@ -188,7 +188,6 @@ class _Message:
         return _tag(BATCH_TAG, batch) + _tag(MARKER_TAG, rest)
 
     def sealed(self, first: Packable) -> AggregatedRecord:
-        """Return what to put for the records, of which this is the first."""
         return _aggregated(
             first, self._count, lambda: sealed(b"".join((*self._tables, *self._pieces)))
         )

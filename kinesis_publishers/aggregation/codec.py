@@ -208,7 +208,6 @@ def _are_texts(keys: Sequence[object], longest: int) -> bool:
 
 
 def sealed(message: bytes) -> bytes:
-    """Return the aggregate that holds a serialized ``message``."""
     return b"".join((AGGREGATE_MAGIC, message, _digest(message)))
 
 

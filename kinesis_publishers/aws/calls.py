@@ -72,7 +72,6 @@ class ServiceCalls:
             client.meta.events.register(f"before-send.kinesis.{operation}", _take)
 
     def errors(self, operation: str, where: str) -> AbstractContextManager[None]:
-        """Return a context that maps the errors of a call to this package's."""
         return mapped_errors(operation, where, client=self._client)
 
     async def sign(

@@ -98,8 +98,6 @@ class _LoadingProvider:
 
 
 class _AioLoadingProvider(_LoadingProvider):
-    """A credential provider of aiobotocore around a function or a coroutine function."""
-
     async def load(self) -> Any:
         return await _resolve(self._load())
 

@@ -58,7 +58,6 @@ class CallPattern:
 
     @classmethod
     def of_request(cls, request: AWSPreparedRequest) -> CallPattern:
-        """Return the pattern of a request that botocore has signed."""
         sent = {name: _text(value) for name, value in request.headers.items()}
         names = {name.lower(): name for name in sent}
         fields = sent[names["authorization"]].removeprefix(_ALGORITHM).split(",")

@@ -121,7 +121,6 @@ def all_options() -> tuple[Option[Any], ...]:
 
 @cache
 def extension_options() -> tuple[Option[Any], ...]:
-    """Return the options that only an extension reads."""
     return tuple(option for option in all_options() if option not in OWN_OPTIONS)
 
 

@@ -80,8 +80,6 @@ def parse_quantity(
 
 @frozen(kw_only=True)
 class _Number:
-    """A number within bounds."""
-
     noun: ClassVar[str] = "a number"
     units: ClassVar[Mapping[str, float]] = MappingProxyType({})
     minimum: float | None = 0
@@ -237,18 +235,13 @@ class PluginName:
 
 @frozen(kw_only=True)
 class Choice(Generic[_E]):
-    """One member of an enum, by its value, without regard to case.
-
-    Attributes:
-        also: what is accepted elsewhere, and replaced by a member.
-    """
+    """One member of an enum, by its value in any case; elsewhere ``also`` is accepted, too."""
 
     members: type[_E]
     also: str = ""
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The accepted values, as they are documented."""
         return tuple(str(member.value) for member in self.members)
 
     @property

@@ -74,14 +74,10 @@ class OwnEvent(Event):
 
 
 class ShardEvent(OwnEvent):
-    """A fact about one shard."""
-
     shard: ShardKey
 
 
 class _Sentences(Formatter):
-    """Fills the templates of events."""
-
     def format_field(self, value: Any, format_spec: str) -> Any:
         before, mark, after = format_spec.partition("#")
         if not mark:

@@ -28,7 +28,6 @@ _LOGGER = logging.getLogger("kinesis_publishers")
 
 
 def level_of(event: Event) -> int:
-    """Return the level of ``event`` in the log."""
     if isinstance(event, producing.RecordsFailed) and event.code == "BufferFullError":
         # One for each record, and kinesis.producer.buffer.whenfull has asked for it.
         return logging.DEBUG

@@ -128,8 +128,6 @@ class NativeColumns(NamedTuple):
 
 
 class NativeFunctions(Protocol):
-    """The module ``kinesis_publishers_native``."""
-
     __version__: str
 
     def columns(self, body: bytes, is_cbor: bool, is_packed: bool, /) -> tuple[Any, ...] | None:

@@ -248,7 +248,6 @@ class ShardProgress:
         return None if number.sub_sequence_number is None else number
 
     def ended(self) -> ShardProgress:
-        """Return the same progress with the end of the shard reached."""
         return evolve(self, is_ended=True)
 
 

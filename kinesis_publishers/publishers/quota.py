@@ -24,8 +24,6 @@ _IDLE_SECONDS = 60.0
 
 @define(eq=False)
 class _Turns:
-    """The last calls of one operation to one shard."""
-
     began_at: deque[float] = field(factory=lambda: deque(maxlen=CALLS_PER_SECOND), init=False)
     # When the byte rate allows the next call.
     settled_at: float = field(default=-math.inf, init=False)

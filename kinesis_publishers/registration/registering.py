@@ -149,7 +149,6 @@ class ConsumerRegistration:
             raise await self._limit_error(failure) from error
 
     async def _limit_error(self, failure: LimitExceededError) -> LimitExceededError:
-        """Return the error that lists the consumers of the stream and what to do."""
         return LimitExceededError(
             f"The stream consumer {self._consumer_name} cannot be registered: remove one that is "
             "not used (kinesis-publishers consumers deregister NAME), share one by its name, or "
