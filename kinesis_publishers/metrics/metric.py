@@ -131,8 +131,8 @@ class MetricTable:
 
     def measured_by(self, event: ev.Event) -> list[tuple[Metric, float]]:
         """Return the metrics that an event changes, and its values for them."""
-        values = [(metric, of(event)) for metric, of in self._by_event.get(type(event), ())]
-        return [(metric, value) for metric, value in values if value is not None]
+        sources = self._by_event.get(type(event), ())
+        return [(metric, value) for metric, of in sources if (value := of(event)) is not None]
 
 
 def stream_of(event: ev.Event) -> str | None:
