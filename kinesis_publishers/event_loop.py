@@ -47,6 +47,47 @@ def _leave_in_child() -> None:
 os.register_at_fork(after_in_child=_leave_in_child)
 
 
+class Usability(OwnProcess):
+    """Refuses calls before the opening, after the end, in other loops and in forked processes.
+
+    Attributes:
+        ended: why it cannot be used; empty while it can.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self._what = what
+        self.ended = "was not opened: use it as `async with`"
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def begin(self) -> asyncio.AbstractEventLoop:
+        """Allow calls in the running event loop, which is returned."""
+        self._loop, self.ended = asyncio.get_running_loop(), ""
+        return self._loop
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be used in this process."""
+        return not (self.ended or self.is_left)
+
+    def check_open(self) -> None:
+        """Raise ``ClosedError`` unless it may be used in this process."""
+        if not self.is_open:
+            self.check(self._what)
+            raise ClosedError(f"{self._what} {self.ended}")
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return its event loop; raise ``ClosedError`` if it cannot be used in the running one."""
+        self.check_open()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            raise ClosedError(
+                f"{self._what} belongs to another event loop: open one in each, or a "
+                "BlockingProducer for threads"
+            )
+        return loop
+
+
 class EventLoopThread:
     """An event loop in a separate thread, which runs during blocking calls.
 

@@ -56,7 +56,7 @@ from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.errors import InvalidOptionError
 from kinesis_publishers.events import EventSink, ignore_event, log_event
-from kinesis_publishers.leases.assigners import AllShards
+from kinesis_publishers.leases import AllShards
 from kinesis_publishers.metrics.sinks import open_event_sink
 from kinesis_publishers.model import (
     Positions,
@@ -70,7 +70,7 @@ from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 if TYPE_CHECKING:
     from kinesis_publishers.aws.control_plane import Boto3ControlPlane
     from kinesis_publishers.progress.checkpointer import Checkpointer
-    from kinesis_publishers.progress.kept import KeptProgress
+    from kinesis_publishers.progress.rows import KeptProgress
 
 
 @frozen(kw_only=True)

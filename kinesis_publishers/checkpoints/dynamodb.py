@@ -10,6 +10,7 @@ from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.dynamodb_table import (
     DynamoDbStore,
     Item,
+    ItemRequest,
     Values,
     condition_of,
     item_of,
@@ -29,18 +30,14 @@ class DynamoDbCheckpointStore(DynamoDbStore):
 
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
-        return cls(
-            context,
-            AwsConfig.from_properties(properties),
-            DynamoDbCheckpointConfig.from_properties(properties),
-        )
+        aws = AwsConfig.from_properties(properties)
+        return cls(context, aws, DynamoDbCheckpointConfig.from_properties(properties))
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         rows = [stored_of(item, where=self) async for item in self.items()]
         return {row.checkpoint.shard: row for row in rows}
 
     def items(self, **request: Any) -> AsyncIterator[Item]:
-        """Yield the items of the application."""
         return self.table.read_items(
             "Query",
             KeyConditionExpression="application = :application",
@@ -58,9 +55,7 @@ class DynamoDbCheckpointStore(DynamoDbStore):
             "ExpressionAttributeValues": item_of({":own": self._book.writer}),
         }
 
-    def request(
-        self, attempt: Attempt, checkpoint: Checkpoint | None
-    ) -> tuple[str, dict[str, Any]]:
+    def request(self, attempt: Attempt, checkpoint: Checkpoint | None) -> ItemRequest:
         application = self._context.application
         known = attempt.expected
         condition = condition_of(
@@ -83,7 +78,6 @@ def _key(application: str, shard: ShardKey) -> Values:
 def row_of(
     application: str, checkpoint: Checkpoint, version: CheckpointVersion, written_at: datetime
 ) -> Item:
-    """Return the item of a checkpoint."""
     fields = fields_of(checkpoint, version, written_at)
     return item_of(_key(application, checkpoint.shard) | fields)
 

@@ -32,7 +32,9 @@ Item: TypeAlias = Mapping[str, Mapping[str, Any]]
 """An item as DynamoDB writes it: ``{"version": {"N": "3"}, ...}``."""
 Values: TypeAlias = dict[str, Any]
 """The same with values of Python."""
-RequestOf: TypeAlias = "Callable[[Attempt, Checkpoint | None], tuple[str, dict[str, Any]]]"
+ItemRequest: TypeAlias = tuple[str, dict[str, Any]]
+"""The operation of a change, and its parameters."""
+RequestOf: TypeAlias = "Callable[[Attempt, Checkpoint | None], ItemRequest]"
 VersionOf: TypeAlias = "Callable[[Values], tuple[CheckpointVersion | None, str | None]]"
 
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
@@ -68,11 +70,8 @@ class DynamoDbTable:
         return f"the DynamoDB table {self.config.table}"
 
     async def open(self) -> None:
-        address = ServiceAddress(
-            service="dynamodb",
-            endpoint_url=self.config.endpoint_url,
-            max_connections=MAX_IN_FLIGHT,
-        )
+        url, most = self.config.endpoint_url, MAX_IN_FLIGHT
+        address = ServiceAddress(service="dynamodb", endpoint_url=url, max_connections=most)
         with mapped_errors("CreateClient", str(self), service="dynamodb"):
             client = open_aio_client(self.aws, address)
             self._client = await self._stack.enter_async_context(client)
@@ -275,10 +274,8 @@ class DynamoDbStore(VersionedStore):
         return str(self.table)
 
     @abstractmethod
-    def request(
-        self, attempt: Attempt, checkpoint: Checkpoint | None
-    ) -> tuple[str, dict[str, Any]]:
-        """Return the operation of a change, and its parameters."""
+    def request(self, attempt: Attempt, checkpoint: Checkpoint | None) -> ItemRequest:
+        """Return the change of an item."""
 
     def owner_check(self, owner: ShardKey) -> dict[str, Any]:
         """Return the key and the condition of a row that this store wrote last."""

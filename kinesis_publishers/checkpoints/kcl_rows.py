@@ -130,9 +130,7 @@ def _is_ours(values: Values) -> bool:
 
 
 def progress_in(
-    values: Values,
-    state: Mapping[str, Any],
-    beginning: Callable[[PositionType], StartingPosition],
+    values: Values, state: Mapping[str, Any], beginning: Callable[[PositionType], StartingPosition]
 ) -> ShardProgress:
     """Return how far a shard has been read; ``beginning`` is called for LATEST and AT_TIMESTAMP."""
     text, sub = values["checkpoint"], values.get("checkpointSubSequenceNumber", 0)
@@ -188,11 +186,7 @@ def lease_in(values: Values, state: Mapping[str, Any]) -> Lease | None:
 
 
 def row_update(
-    key: str,
-    attempt: Attempt,
-    checkpoint: Checkpoint,
-    state: Values,
-    initial: datetime | None,
+    key: str, attempt: Attempt, checkpoint: Checkpoint, state: Values, initial: datetime | None
 ) -> dict[str, Any]:
     """Return the parameters of an UpdateItem that writes ``checkpoint`` on its condition.
 
@@ -274,11 +268,8 @@ def row_condition(key: str, attempt: Attempt) -> dict[str, Any]:
     else:
         expected = dict.fromkeys(("leaseCounter", "kpCounter"), known.number)
         expected["kpWriter"], also = known.writer, _UNASKED
-    repeated = (
-        "leaseCounter BETWEEN :first AND :last AND kpCounter = leaseCounter AND kpWriter = :own"
-        + _UNASKED
-    )
-    condition = condition_of(attempt, expected, repeated, also=also)
+    own = "leaseCounter BETWEEN :first AND :last AND kpCounter = leaseCounter AND kpWriter = :own"
+    condition = condition_of(attempt, expected, own + _UNASKED, also=also)
     return condition | {"Key": item_of({KEY: key})}
 
 

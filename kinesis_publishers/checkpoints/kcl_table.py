@@ -17,6 +17,7 @@ from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_table import (
     DynamoDbStore,
     Item,
+    ItemRequest,
     Values,
     item_of,
     update_of,
@@ -185,9 +186,7 @@ class KclRows:
             self._warned.add(about)
             _LOGGER.warning("%s. This is logged once.", message)
 
-    def request(
-        self, attempt: Attempt, checkpoint: Checkpoint | None
-    ) -> tuple[str, dict[str, Any]]:
+    def request(self, attempt: Attempt, checkpoint: Checkpoint | None) -> ItemRequest:
         key = self._key_of(attempt.shard)
         if checkpoint is None:
             return "DeleteItem", kcl_rows.row_condition(key, attempt)
@@ -289,9 +288,7 @@ class KclLeaseTable(DynamoDbStore):
                 "`kinesis-publishers leases import -`."
             )
 
-    def request(
-        self, attempt: Attempt, checkpoint: Checkpoint | None
-    ) -> tuple[str, dict[str, Any]]:
+    def request(self, attempt: Attempt, checkpoint: Checkpoint | None) -> ItemRequest:
         return self._rows.request(attempt, checkpoint)
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 from itertools import groupby
@@ -13,11 +15,11 @@ from typing import Any, Final, Self, TypeVar
 import sqlalchemy as sa
 from attrs import asdict
 from sqlalchemy.exc import DBAPIError, NoSuchTableError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite
-from kinesis_publishers.checkpoints.sql_database import Database, failure_in
+from kinesis_publishers.checkpoints.sql_database import WRITES, engine_of, failure_in
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
 from kinesis_publishers.checkpoints.versions import (
     Attempt,
@@ -99,13 +101,16 @@ class SqlCheckpointStore(VersionedStore):
     def __init__(self, context: CheckpointStoreContext, config: SqlCheckpointConfig) -> None:
         super().__init__(context, self._disconnect)
         self._config = config
-        self._database = Database.of(config.url or "")
+        # SQLite is used in a thread, and servers on the event loop.
+        self._engine = engine_of(config.url or "")
+        # One thread: a transaction whose caller was cancelled is over before the next one begins.
+        self._thread: ThreadPoolExecutor | None = None
         self._table = _table(config.table)
         self._select = sa.select(self._table).where(
             self._table.c.application == context.application
         )
         self._insert = self._table.insert()
-        self._upsert = _upsert(self._table, self._database.dialect)
+        self._upsert = _upsert(self._table, self._engine.dialect.name)
         self._delete = self._table.delete().where(
             *(self._table.c[name] == sa.bindparam(name) for name in _KEYS)
         )
@@ -125,7 +130,13 @@ class SqlCheckpointStore(VersionedStore):
         # A server that has vanished does not say goodbye.
         with suppress(OSError, SQLAlchemyError):
             async with self._context.clock.timeout(_TRANSACTION_SECONDS):
-                await self._database.dispose()
+                if isinstance(self._engine, AsyncEngine):
+                    await self._engine.dispose()
+                    return
+                thread, self._thread = self._thread, None
+                if thread is not None:
+                    await asyncio.to_thread(thread.shutdown, cancel_futures=True)
+                self._engine.dispose()
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         found = await self._call(lambda one: _rows(one, self._select), writes=False)
@@ -186,7 +197,7 @@ class SqlCheckpointStore(VersionedStore):
         return sa.or_(sa.and_(number == known.number, writer == known.writer), repeated)
 
     def _check_transaction(self, connection: sa.Connection) -> None:
-        dialect, ours = connection.dialect.name, self._database.dialect
+        dialect, ours = connection.dialect.name, self._engine.dialect.name
         if {dialect, ours} not in ({ours}, {"mysql", "mariadb"}):
             raise CheckpointError(
                 f"The transaction is of {dialect}, and the checkpoints are in {self}"
@@ -206,11 +217,25 @@ class SqlCheckpointStore(VersionedStore):
         async def attempt() -> _T:
             try:
                 async with self._context.clock.timeout(_TRANSACTION_SECONDS):
-                    return await self._database.run(work, writes=writes)
+                    return await self._run(work, writes=writes)
             except (DBAPIError, OSError, TypeError, ValueError) as error:
                 raise failure_in(self, error) from error
 
         return await self._calls.make(attempt)
+
+    async def _run(self, work: Callable[[sa.Connection], _T], *, writes: bool) -> _T:
+        engine = self._engine
+        if isinstance(engine, AsyncEngine):
+            async with engine.begin() as connection:
+                return await connection.run_sync(work)
+
+        def run() -> _T:
+            with engine.execution_options(**{WRITES: writes}).begin() as connection:
+                return work(connection)
+
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="kinesis-checkpoints")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
     def _write(self, changes: Sequence[Change], connection: sa.Connection) -> list[Refusal]:
         now = self._context.clock.now()

@@ -1,15 +1,11 @@
-"""The database of the SQL store: its URL, its connections, and what its errors mean."""
+"""The database of the SQL store: its URL, its engine, and what its errors mean."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final
 
 import sqlalchemy as sa
-from attrs import define, field
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -27,8 +23,6 @@ from kinesis_publishers.errors import (
     ResourceInUseError,
 )
 
-_T = TypeVar("_T")
-
 _URL_KEY: Final = SqlCheckpointConfig.url.full_key
 _TABLE_KEY: Final = SqlCheckpointConfig.table.full_key
 # By the scheme of a URL: SQLAlchemy's name of the driver, and our extra.
@@ -44,7 +38,8 @@ _LIMITS: Final = {
     "postgres": "SET idle_in_transaction_session_timeout = 1000",
     "mysql": "SET @limits = 1 /*M!100300 , SESSION idle_transaction_timeout = 1 */",
 }
-_WRITES: Final = "kinesis_writes"
+# The option of an execution that says whether it writes.
+WRITES: Final = "kinesis_writes"
 # How long SQLite waits for the lock of another process before the retry policy repeats the call.
 _LOCK_SECONDS: Final = 1.0
 # By SQLSTATE of PostgreSQL, or by number of MySQL and MariaDB.
@@ -113,80 +108,38 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
 )
 
 
-@define(eq=False)
-class Database:
-    """What a store connects to; SQLite is used in a thread, and servers on the event loop.
+def engine_of(text: str) -> AsyncEngine | sa.Engine:
+    """Return the engine of a URL, asynchronous except for SQLite; nothing is connected yet.
 
-    Attributes:
-        dialect: SQLAlchemy's name of it.
+    Raises:
+        PluginLoadError: the driver is not installed.
+        InvalidOptionError: a parameter of the URL cannot be used.
     """
-
-    _engine: AsyncEngine | sa.Engine
-    # One thread: a transaction whose caller was cancelled is over before the next one begins.
-    _thread: ThreadPoolExecutor | None = field(default=None, init=False)
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Return the database of a URL; nothing is connected yet.
-
-        Raises:
-            PluginLoadError: the driver is not installed.
-            InvalidOptionError: a parameter of the URL cannot be used.
-        """
-        url = sa.make_url(text)
-        if url.drivername == "sqlite":
-            return cls(_sqlite_engine(url))
-        driver, extra = _DRIVERS[url.drivername]
-        if extra == "postgres" and (mode := url.query.get("sslmode")) is not None:
-            # The name that libpq, and so everybody else, uses.
-            url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
-        try:
-            engine = create_async_engine(
-                url.set(drivername=driver),
-                # MySQL's default locks gaps between rows, in which others could not create theirs.
-                isolation_level="READ COMMITTED",
-                # More connections are opened only while a cancelled call ends.
-                pool_size=1,
-                hide_parameters=True,
-            )
-        except ModuleNotFoundError as error:
-            raise PluginLoadError(
-                f"{_URL_KEY} begins with {url.drivername}://, which needs {error.name!r}: pip "
-                f"install 'kinesis-publishers[{extra}]'"
-            ) from error
-        except (TypeError, ValueError) as error:
-            raise failure_in(place_of(text), error) from error
-        sa.event.listen(engine.sync_engine, "connect", partial(_limit, _LIMITS[extra]))
-        return cls(engine)
-
-    @property
-    def dialect(self) -> str:
-        return self._engine.dialect.name
-
-    async def run(self, work: Callable[[sa.Connection], _T], *, writes: bool = True) -> _T:
-        """Return what ``work`` returns in a transaction."""
-        if isinstance(self._engine, AsyncEngine):
-            async with self._engine.begin() as connection:
-                return await connection.run_sync(work)
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="kinesis-checkpoints")
-        call = asyncio.get_running_loop().run_in_executor
-        return await call(self._thread, self._run, self._engine, work, writes)
-
-    @staticmethod
-    def _run(engine: sa.Engine, work: Callable[[sa.Connection], _T], writes: bool) -> _T:
-        with engine.execution_options(**{_WRITES: writes}).begin() as connection:
-            return work(connection)
-
-    async def dispose(self) -> None:
-        """Drop all connections."""
-        if isinstance(self._engine, AsyncEngine):
-            await self._engine.dispose()
-            return
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            await asyncio.to_thread(thread.shutdown, cancel_futures=True)
-        self._engine.dispose()
+    url = sa.make_url(text)
+    if url.drivername == "sqlite":
+        return _sqlite_engine(url)
+    driver, extra = _DRIVERS[url.drivername]
+    if extra == "postgres" and (mode := url.query.get("sslmode")) is not None:
+        # The name that libpq, and so everybody else, uses.
+        url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
+    try:
+        engine = create_async_engine(
+            url.set(drivername=driver),
+            # MySQL's default locks gaps between rows, in which others could not create theirs.
+            isolation_level="READ COMMITTED",
+            # More connections are opened only while a cancelled call ends.
+            pool_size=1,
+            hide_parameters=True,
+        )
+    except ModuleNotFoundError as error:
+        raise PluginLoadError(
+            f"{_URL_KEY} begins with {url.drivername}://, which needs {error.name!r}: pip "
+            f"install 'kinesis-publishers[{extra}]'"
+        ) from error
+    except (TypeError, ValueError) as error:
+        raise failure_in(place_of(text), error) from error
+    sa.event.listen(engine.sync_engine, "connect", partial(_limit, _LIMITS[extra]))
+    return engine
 
 
 def _sqlite_engine(url: sa.URL) -> sa.Engine:
@@ -201,7 +154,7 @@ def _sqlite_engine(url: sa.URL) -> sa.Engine:
 
 def _begin(connection: sa.Connection) -> None:
     # One that reads does not wait for a transaction of the application that has not ended.
-    is_writing = connection.get_execution_options().get(_WRITES, True)
+    is_writing = connection.get_execution_options().get(WRITES, True)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
 

@@ -44,9 +44,7 @@ def fields_of(checkpoint: Checkpoint, version: CheckpointVersion, written_at: da
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def stored_version(
-    fields: Mapping[str, Any] | None,
-) -> tuple[CheckpointVersion | None, str | None]:
+def stored_version(fields: Mapping[str, Any] | None) -> tuple[CheckpointVersion | None, str | None]:
     """Return the version of what is stored, and when it was written; nothing has neither."""
     if not fields:
         return None, None

@@ -216,8 +216,8 @@ class VersionedStore(CheckpointStore):
 
     async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
         attempts = [self._book.attempt(write.shard, write.expected) for write in writes]
-        refusals = await _apply_all(self._apply, attempts, [write.checkpoint for write in writes])
-        if refusals:
+        checkpoints = [write.checkpoint for write in writes]
+        if refusals := await _apply_all(self._apply, zip(attempts, checkpoints, strict=True)):
             refused = {one.attempt.shard for one in refusals}
             # Not confirmed: a caller that does not look at it may write on the old versions.
             written = {one.shard: one.version for one in attempts if one.shard not in refused}
@@ -226,10 +226,9 @@ class VersionedStore(CheckpointStore):
 
     async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
         attempts = [self._book.attempt(shard, version) for shard, version in versions.items()]
-        refusals = await _apply_all(self._apply, attempts, [None] * len(attempts))
+        refusals = await _apply_all(self._apply, [(one, None) for one in attempts])
         # What has been removed already need not be removed.
-        refusals = [one for one in refusals if one.stored is not None]
-        if refusals:
+        if refusals := [one for one in refusals if one.stored is not None]:
             raise _stale(self, self._context.application, refusals)
         self._book.confirm(attempts)
 
@@ -242,11 +241,8 @@ class VersionedStore(CheckpointStore):
 
 
 async def _apply_all(
-    apply: Callable[[Sequence[Change]], Awaitable[list[Refusal]]],
-    attempts: Sequence[Attempt],
-    checkpoints: Sequence[Checkpoint | None],
+    apply: Callable[[Sequence[Change]], Awaitable[list[Refusal]]], changes: Iterable[Change]
 ) -> list[Refusal]:
-    changes = zip(attempts, checkpoints, strict=True)
     ordered = sorted(changes, key=lambda change: astuple(change[0].shard))
     refusals = []
     for first in range(0, len(ordered), _CHANGES_AT_ONCE):

@@ -73,7 +73,6 @@ class HeldLeases:
         consumer_arns: the stream consumers that this worker has registered, by stream.
         children: what continues shards that have ended.
         hurry: set to load the rows soon.
-        has_written: set after each write.
         wake: is called when the shards to read may have changed.
     """
 
@@ -104,14 +103,10 @@ class HeldLeases:
         return _CALL_PART * self._config.failover_seconds if self.held else None
 
     def view(self, rows: Rows | None = None) -> View:
-        """Return what the rules are applied to."""
+        rows = rows or self._rows.progress.current()
         return View(
             worker=self.worker,
-            rows={
-                key: row
-                for key, row in (rows or self._rows.progress.current()).items()
-                if not row.checkpoint.progress.is_ended
-            },
+            rows={key: row for key, row in rows.items() if not row.checkpoint.progress.is_ended},
             ages=self._rows.ages(),
             own=self.held.keys() | self.asked.keys(),
             failover_seconds=self._config.failover_seconds,

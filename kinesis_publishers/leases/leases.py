@@ -47,8 +47,15 @@ from kinesis_publishers.model import (
     ShardProgress,
     StreamProgress,
 )
-from kinesis_publishers.progress.kept import KeptProgress, Turn
-from kinesis_publishers.progress.rows import Identities, Listing, Progress, ProgressRows
+from kinesis_publishers.progress.rows import (
+    Identities,
+    KeptProgress,
+    Listing,
+    OwnedRow,
+    Progress,
+    ProgressRows,
+    Turn,
+)
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -234,9 +241,7 @@ class Leases(KeptProgress):
         if held := self._held.held.get(key):
             held.row = evolve(held.row, checkpoint=evolve(held.row.checkpoint, progress=progress))
 
-    def row_with(
-        self, key: ShardKey, progress: ShardProgress
-    ) -> tuple[Checkpoint, ShardKey | None]:
+    def row_with(self, key: ShardKey, progress: ShardProgress) -> OwnedRow:
         return self._with_progress(key, progress), None
 
     async def learn(self, key: ShardKey, refused: StaleCheckpointError) -> None:

@@ -68,7 +68,6 @@ class LeaseRows:
         self.progress.on_loaded = self._note_loaded
 
     def ages(self) -> dict[ShardKey, float]:
-        """Return for how many seconds each row has been unchanged."""
         return self.sightings.ages(self._clock.monotonic())
 
     def _note_loaded(self, before: Rows) -> None:
@@ -95,9 +94,12 @@ class LeaseRows:
         new = [
             shard for key, shard in listed.items() if key in progress and not self._is_begun(key)
         ]
-        await self.progress.create(
-            new, lambda one: self._begun_row(one, progress), self._is_begun, self.save
-        )
+
+        def begun_row(shard: Shard) -> Checkpoint:
+            found = self.removed.get(shard.key) or progress[shard.key]
+            return self.first_row(shard, self._beginning(shard, found))
+
+        await self.progress.create(new, begun_row, self._is_begun, self.save)
         # Once the loss of a shard has been reported, it is no longer in ``progress``.
         gone = self._read_and_gone() | self._lost_unread(progress)
         # Otherwise another worker has removed or changed them: the next look tells.
@@ -122,7 +124,6 @@ class LeaseRows:
         return first_row(shard, created_at, progress)
 
     def listed_row(self, key: ShardKey) -> Checkpoint | None:
-        """Return the first row of a shard that is listed."""
         return self.first_row(self._listed[key]) if key in self._listed else None
 
     def _is_begun(self, key: ShardKey) -> bool:
@@ -131,10 +132,6 @@ class LeaseRows:
         created_at = self.progress.identities[key.stream_arn].created_at
         # If it is newer, another worker has noticed that before this one.
         return row is not None and row.checkpoint.stream_created_at >= created_at
-
-    def _begun_row(self, shard: Shard, progress: Progress) -> Checkpoint:
-        found = self.removed.get(shard.key) or progress[shard.key]
-        return self.first_row(shard, self._beginning(shard, found))
 
     def _beginning(self, shard: Shard, found: ShardProgress) -> ShardProgress:
         """Return where a shard begins: with the others, if the application has only just begun.
@@ -145,11 +142,8 @@ class LeaseRows:
         """
         if found != FOUND_LATER:
             return found
-        of_stream = (
-            row.checkpoint.progress
-            for key, row in self.progress.current().items()
-            if key.stream_arn == shard.stream_arn
-        )
+        rows, arn = self.progress.current().items(), shard.stream_arn
+        of_stream = (row.checkpoint.progress for key, row in rows if key.stream_arn == arn)
         instants = {None if one.is_ended else one.position.timestamp: one for one in of_stream}
         known = [one for one in instants if one is not None]
         has_just_begun = known and None not in instants
@@ -180,13 +174,8 @@ class LeaseRows:
             is_begun = progress.is_ended or progress.processed is not None
             parents = (ShardKey(key.stream_arn, one) for one in lease_of(row).parents)
             (begun if is_begun else waiting).update(parents)
-        return {
-            key
-            for key, row in rows.items()
-            if key not in self._listed
-            and row.checkpoint.progress.is_ended
-            and key in begun - waiting
-        }
+        gone = (begun - waiting) & rows.keys() - self._listed.keys()
+        return {key for key in gone if rows[key].checkpoint.progress.is_ended}
 
     def _lost_unread(self, progress: Progress) -> set[ShardKey]:
         rows, now = self.progress.current(), self._clock.monotonic()

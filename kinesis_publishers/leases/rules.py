@@ -86,7 +86,6 @@ def lease_of(row: StoredCheckpoint) -> Lease:
 
 
 def with_lease(row: StoredCheckpoint, lease: Lease) -> Checkpoint:
-    """Return the checkpoint of ``row`` with another lease."""
     return evolve(row.checkpoint, lease=lease)
 
 
@@ -95,7 +94,6 @@ class View:
     """One worker's knowledge of the rows at one moment.
 
     Attributes:
-        worker: its own name.
         rows: those of the shards that have not ended.
         ages: for how many seconds each row has been the same.
         own: the shards that it holds, or has asked for.
@@ -158,9 +156,9 @@ def free_to_take(view: View, startable: Iterable[ShardKey]) -> list[ShardKey]:
     """
     free = [key for key in startable if key in view.rows and view.is_free(key)]
     weights, owners = view.weights(), view.owners()
-    share = sum(weights.values()) / len(owners)
-    has_rivals = len(owners) > 1
-    most = view.has_room if has_rivals else min(view.has_room, _part_of(len(view.rows)))
+    share, most = sum(weights.values()) / len(owners), view.has_room
+    if len(owners) == 1:
+        most = min(most, max(_SMALLEST_PART, math.ceil(len(view.rows) / _PARTS)))
     mine = sum(weights[key] for key in view.own if key in weights)
     taken: list[ShardKey] = []
     for key in sorted(free, key=lambda key: _order_of_taking(view, key)):
@@ -169,10 +167,6 @@ def free_to_take(view: View, startable: Iterable[ShardKey]) -> list[ShardKey]:
         taken.append(key)
         mine += weights[key]
     return taken
-
-
-def _part_of(count: int) -> int:
-    return max(_SMALLEST_PART, math.ceil(count / _PARTS))
 
 
 def _is_very_old(view: View, key: ShardKey) -> bool:
@@ -199,20 +193,13 @@ def to_request(view: View, startable: Collection[ShardKey]) -> list[ShardKey]:
     share = sum(loads.values()) / len(loads)
     margin = sum(weights.values()) / max(1, len(weights)) / 2
     most = min(view.has_room, max(1, math.ceil(len(view.rows) / len(owners) / _ASKED_PARTS)))
-    # Another process of this name is not asked: it would not tell the request from its own.
-    askable = {
-        owner: {
-            key: weights[key]
-            for key in sorted(
-                candidates.intersection(keys),
-                key=lambda key: _order_of_taking(view, key),
-                reverse=True,
-            )
-            if not lease_of(view.rows[key]).leaving
-            and lease_of(view.rows[key]).owner != view.worker
-        }
-        for owner, keys in owners.items()
-    }
+    owner_of = {key: owner for owner, keys in owners.items() for key in keys}
+    askable: dict[str, dict[ShardKey, float]] = {owner: {} for owner in owners}
+    for key in sorted(candidates, key=lambda key: _order_of_taking(view, key), reverse=True):
+        lease = lease_of(view.rows[key])
+        # Another process of this name is not asked: it would not tell the request from its own.
+        if not lease.leaving and lease.owner != view.worker:
+            askable[owner_of[key]][key] = weights[key]
     wanted: list[ShardKey] = []
     while len(wanted) < most:
         victim = max(loads, key=lambda owner: (loads[owner], owner))
@@ -274,12 +261,8 @@ def with_front(lease: Lease, front: Front | None) -> Lease:
     if front is None:
         return lease
     # Versions without a field can read rows that leave it out.
-    return evolve(
-        lease,
-        watermark=front.until,
-        is_idle=front.is_idle or None,
-        is_at_tip=front.is_at_tip or None,
-    )
+    is_idle, is_at_tip = front.is_idle or None, front.is_at_tip or None
+    return evolve(lease, watermark=front.until, is_idle=is_idle, is_at_tip=is_at_tip)
 
 
 def watermark_of(rows: Rows, key: ShardKey) -> datetime | None:
@@ -297,19 +280,14 @@ def open_fronts(rows: Rows, view: View, own: Collection[ShardKey]) -> list[Front
     A shard is left out while all of its parents are open: it begins where they end. One that no
     live worker reads is not idle, even if its row says so.
     """
-    return [
-        Front(watermark_of(rows, key))
-        if view.is_free(key)
-        else Front(
-            watermark_of(rows, key), bool(lease_of(row).is_idle), bool(lease_of(row).is_at_tip)
-        )
-        for key, row in view.rows.items()
-        if key not in own
-        and (
-            not (parents := _parents(rows, key))
-            or any(one.checkpoint.progress.is_ended for one in parents)
-        )
-    ]
+    fronts = []
+    for key, row in view.rows.items():
+        ended = [one.checkpoint.progress.is_ended for one in _parents(rows, key)]
+        if key not in own and (not ended or any(ended)):
+            lease = _NO_LEASE if view.is_free(key) else lease_of(row)
+            idle, at_tip = bool(lease.is_idle), bool(lease.is_at_tip)
+            fronts.append(Front(watermark_of(rows, key), idle, at_tip))
+    return fronts
 
 
 def continued(rows: Rows, keys: Iterable[ShardKey]) -> list[ShardKey]:

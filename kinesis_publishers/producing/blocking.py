@@ -75,10 +75,7 @@ class BlockingProducer:
         return self._producer.pending_records + len(self._line)
 
     def put(
-        self,
-        data: Data,
-        partition_key: str | None = None,
-        explicit_hash_key: str | None = None,
+        self, data: Data, partition_key: str | None = None, explicit_hash_key: str | None = None
     ) -> Future[PutResult]:
         """Return once a record has a place in the buffer, with the future of its result.
 
@@ -189,7 +186,6 @@ class BlockingProducer:
         done.result()
 
     async def _take_line(self) -> None:
-        """Put the records in the line, in order."""
         async with self._taking:
             with self._turn:
                 line, self._line = self._line, []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from kinesis_publishers.abc import Partitioner
@@ -12,13 +13,7 @@ from kinesis_publishers.formats import Encoder
 from kinesis_publishers.model import UserRecord
 from kinesis_publishers.model.shards import parse_hash_key
 from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY, check_marker
-from kinesis_publishers.producing.records import (
-    Putting,
-    Row,
-    Run,
-    columns_of_rows,
-    utf8_bytes,
-)
+from kinesis_publishers.producing.records import Putting, Row, Run, columns_of_rows, utf8_bytes
 
 Data: TypeAlias = bytes | bytearray | memoryview | str | Any
 """What can be put: bytes, or a text, which is encoded in UTF-8; with ``encode`` what that takes."""
@@ -42,18 +37,14 @@ class RecordChecker:
     def __init__(self, services: WritingServices, encode: Encoder | None = None) -> None:
         self._services = services
         self._encode = encode
+        self.row_of = partial(checked_row, partitioner=services.partitioner)
+        self.encoded = partial(encoded, encode=encode)
         self._limit(services.stream.max_record_bytes)
 
     def _limit(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         # Even with the longest partition key, of four bytes a character.
         self.surely_fits = max_bytes - 4 * LONGEST_PARTITION_KEY
-
-    def row_of(self, item: Item) -> Row:
-        return checked_row(item, self._services.partitioner)
-
-    def encoded(self, item: Item) -> Any:
-        return encoded(item, self._encode)
 
     async def run_of(
         self, chunk: Sequence[Item], put: Putting

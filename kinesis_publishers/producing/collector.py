@@ -21,14 +21,12 @@ SHARD_BYTES: Final = 256 * 1024
 
 @frozen(eq=False)
 class Part:
-    """The part of a call for one shard: plain records, or aggregates of them, each with its runs.
-
-    ``size`` is that of the entries in bytes.
-    """
+    """The part of a call for one shard: plain records or aggregates of them, each with its runs."""
 
     queue: ShardQueue
     runs: Sequence[Run]
     aggregates: Sequence[tuple[AggregatedRecord, Sequence[Run]]] | None = None
+    # The bytes of the entries.
     size: int = field()
 
     @size.default
@@ -89,7 +87,6 @@ class Part:
 
 
 def columns_of(parts: Iterable[Part]) -> PutColumns:
-    """Return the entries of a call."""
     payloads: list[bytes] = []
     keys: list[str | None] = []
     hash_keys: list[str | None] = []
@@ -103,11 +100,8 @@ def columns_of(parts: Iterable[Part]) -> PutColumns:
             payloads += [one.data for one, _ in part.aggregates]
             keys += [one.partition_key for one, _ in part.aggregates]
             hash_keys += [one.explicit_hash_key for one, _ in part.aggregates]
-    return PutColumns(
-        payloads=payloads,
-        partition_keys=keys,
-        explicit_hash_keys=hash_keys if any(hash_keys) else None,
-    )
+    given = hash_keys if any(hash_keys) else None
+    return PutColumns(payloads=payloads, partition_keys=keys, explicit_hash_keys=given)
 
 
 class Collector:
@@ -128,10 +122,7 @@ class Collector:
         self._enough_bytes = max(self._shard_bytes, least)
 
     def collect(self, now: float, *, hurries: bool) -> tuple[Sequence[Part], float]:
-        """Return the next call, empty if there is none now, and the seconds until the next try.
-
-        With ``hurries`` every record is due.
-        """
+        """Return the next call, empty if there is none now, and the seconds until the next try."""
         due_before = math.inf if hurries else now - self._config.linger_seconds
         ready, delay = self._ready_queues(now, due_before)
         # The first queue changes each time: the last may find no room.
@@ -293,14 +284,12 @@ def _is_due(queue: ShardQueue, due_before: float) -> bool:
 
 @frozen(kw_only=True)
 class _Room:
-    """The remaining room in a call, and whether the call is empty.
-
-    ``of_shard`` are the bytes up to the limit of the shard.
-    """
+    """The remaining room in a call, and whether the call is empty."""
 
     entries: int
     bytes: int
     is_empty: bool
+    # The bytes up to its limit.
     of_shard: int = 0
 
     def admits(self, size: int, taken: int) -> bool:

@@ -59,10 +59,8 @@ class ShardLimiter:
     def allowance(self) -> tuple[int, int]:
         """Return the entries and bytes that may be sent now; the first may have any size."""
         rate = self._rate * self.factor
-        return (
-            max(1, int(self._for_records * RECORDS_PER_SECOND * rate)),
-            int(self._for_bytes * BYTES_PER_SECOND * rate),
-        )
+        records = int(self._for_records * RECORDS_PER_SECOND * rate)
+        return max(1, records), int(self._for_bytes * BYTES_PER_SECOND * rate)
 
     def take(self, records: int, size: int) -> None:
         rate = self._rate * self.factor

@@ -150,14 +150,12 @@ class MisplacedRecords:
         hash_range = shard_map.ranges.get(place[0])
         if not self._is_clear(part, place):
             state = "is not listed" if hash_range is None else "is listed, both as open"
-            self._outstanding.fail(
-                part,
-                RecordExpiredError(
-                    f"the record is in {place[0]}, where {part.queue.shard} was expected, and the "
-                    f"shard {state}: readers that leave out what belongs to another shard may not "
-                    "deliver it"
-                ),
+            error = RecordExpiredError(
+                f"the record is in {place[0]}, where {part.queue.shard} was expected, and the "
+                f"shard {state}: readers that leave out what belongs to another shard may not "
+                "deliver it"
             )
+            self._outstanding.fail(part, error)
             return 0
         belonging = [_belonging(run, hash_range) for run in part.runs]
         outside = part.records - sum(map(len, belonging))

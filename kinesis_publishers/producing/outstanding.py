@@ -74,7 +74,6 @@ class Outstanding:
         self._leave(part.runs)
 
     def fail(self, part: Part, error: KinesisPublishersError) -> None:
-        """Give up the records of a call."""
         self._queues.end(part.queue, part.runs)
         self.give_up(part.queue, part.runs, error)
 

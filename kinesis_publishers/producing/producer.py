@@ -20,6 +20,7 @@ from kinesis_publishers.errors import (
     KinesisPublishersError,
     RecordsNotWrittenError,
 )
+from kinesis_publishers.event_loop import Usability
 from kinesis_publishers.events import EventSink, ProducerStarted, ProducerStopped
 from kinesis_publishers.formats import Encoder, Format, encoder_of, open_tracing
 from kinesis_publishers.producing.buffer import Buffer
@@ -36,9 +37,7 @@ from kinesis_publishers.producing.records import (
 )
 from kinesis_publishers.producing.routing import ShardMap
 from kinesis_publishers.producing.sender import Sender
-from kinesis_publishers.producing.spilling import Spilling
-from kinesis_publishers.producing.spool import Spool, open_spool
-from kinesis_publishers.producing.usability import Usability
+from kinesis_publishers.producing.spool import Spilling, Spool, open_spool
 
 if TYPE_CHECKING:
     from kinesis_publishers.formats.spans import Tracing
@@ -167,10 +166,7 @@ class KinesisProducer:
         return self._buffer.bytes
 
     async def put(
-        self,
-        data: Data,
-        partition_key: str | None = None,
-        explicit_hash_key: str | None = None,
+        self, data: Data, partition_key: str | None = None, explicit_hash_key: str | None = None
     ) -> asyncio.Future[PutResult]:
         """Return once a record has a place in the buffer, with the future of its result.
 
@@ -196,7 +192,7 @@ class KinesisProducer:
 
     async def put_row(self, row: Row, future: AnyFuture) -> None:
         """Put a checked record whose result goes to ``future``, which may be another thread's."""
-        self._use.check()
+        self._use.check_open()
         data, key, hash_key, marker = row
         size = len(data) + utf8_bytes(key)
         if size > self.checker.surely_fits or marker is not None:
@@ -265,8 +261,7 @@ class KinesisProducer:
         return future
 
     async def put_chunk(self, chunk: Sequence[Item], put: ManyPuts) -> None:
-        """Put some records of one ``put_many``."""
-        self._use.check()
+        self._use.check_open()
         run, problem = await self.checker.run_of(chunk, put)
         run.places = put.expect(len(run))
         if run:

@@ -134,10 +134,6 @@ class ShardQueues:
     They keep the order of keys, if there is one: one entry of a key is sent at a time. PutRecords
     keeps no order among the entries of a call, and either of two calls may be refused. Records of a
     busy key are put aside until the key is free. With order every run has one record.
-
-    Attributes:
-        shard_map: predicts the shard of a record.
-        has_order: whether the records of a partition key are sent in order.
     """
 
     def __init__(self, services: WritingServices, shard_map: ShardMap) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future as ThreadFuture
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, overload
+from typing import Any, NamedTuple, Protocol, TypeAlias, overload
 
 from attrs import define, evolve, field, frozen
 
 from kinesis_publishers.aggregation import Packable
 from kinesis_publishers.errors import RecordsNotWrittenError
-
-if TYPE_CHECKING:
-    import asyncio
-
 
 Row: TypeAlias = tuple[bytes, str, str | None, str | None]
 """Data, partition key, explicit hash key and marker of a checked record."""
@@ -122,17 +119,7 @@ class Run:
     @classmethod
     def of_one(cls, future: AnyFuture, row: Row, number: int = 0, put_at: float = 0.0) -> Run:
         """Return a run of one record, whose result goes to ``future``."""
-        data, key, hash_key, marker = row
-        return cls(
-            SinglePuts([future], [put_at]),
-            [0],
-            number,
-            put_at,
-            [data],
-            [key],
-            None if hash_key is None else [hash_key],
-            None if marker is None else [marker],
-        )
+        return cls(SinglePuts([future], [put_at]), [0], number, put_at, *columns_of_rows([row]))
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -143,14 +130,9 @@ class Run:
         return self.markers is not None or self.is_copy
 
     def rows(self) -> Iterator[Packable]:
-        return zip(
-            self.payloads,
-            self.partition_keys,
-            self.explicit_hash_keys or repeat(None),
-            self.markers or repeat(None),
-            repeat(self.is_copy),
-            strict=False,
-        )
+        hash_keys, markers = self.explicit_hash_keys or repeat(None), self.markers or repeat(None)
+        own = self.payloads, self.partition_keys
+        return zip(*own, hash_keys, markers, repeat(self.is_copy), strict=False)
 
     def hash_key_at(self, index: int) -> str | None:
         return None if self.explicit_hash_keys is None else self.explicit_hash_keys[index]
@@ -162,19 +144,11 @@ class Run:
         return self._select(lambda column: [column[one] for one in indices])
 
     def _select(self, pick: Callable[[Any], Any]) -> Run:
-        hash_keys, markers = self.explicit_hash_keys, self.markers
-        return Run(
-            self.put,
-            pick(self.places),
-            self.number,
-            self.put_at,
-            pick(self.payloads),
-            pick(self.partition_keys),
-            None if hash_keys is None else pick(hash_keys),
-            None if markers is None else pick(markers),
-            self.attempts,
-            self.is_copy,
-        )
+        columns = self.payloads, self.partition_keys, self.explicit_hash_keys, self.markers
+        picked: list[Any] = [None if one is None else pick(one) for one in columns]
+        run = Run(self.put, pick(self.places), self.number, self.put_at, *picked)
+        run.attempts, run.is_copy = self.attempts, self.is_copy
+        return run
 
     def pieces(self, most: int, most_bytes: int) -> Sequence[Run]:
         """Return the records as runs within limits; a larger record is a run of its own."""
@@ -199,14 +173,11 @@ class Run:
     def again(self, *, put: Putting | None = None, is_copy: bool = False) -> Run:
         """Return the records after one more call."""
         return evolve(
-            self,
-            attempts=self.attempts + 1,
-            put=put or self.put,
-            is_copy=self.is_copy or is_copy,
+            self, attempts=self.attempts + 1, put=put or self.put, is_copy=self.is_copy or is_copy
         )
 
 
-AnyFuture: TypeAlias = "asyncio.Future[PutResult] | ThreadFuture[PutResult]"
+AnyFuture: TypeAlias = asyncio.Future[PutResult] | ThreadFuture[PutResult]
 
 
 @define(eq=False)
@@ -324,24 +295,17 @@ class ManyPuts:
 
 @define(eq=False)
 class KnownPuts:
-    """Records of an aggregate in the stream, whose results wait until their copies are there, too.
-
-    Attributes:
-        shard_id, sequence_number: those of the aggregate.
-        sub_sequence_numbers: by the place of a record.
-    """
+    """Records of an aggregate in the stream, whose results wait until their copies are there."""
 
     _put: Putting
     _shard_id: str
     _sequence_number: str
+    # By the place of a record.
     _sub_sequence_numbers: Mapping[int, int]
 
     def settle(self, places: Sequence[int], written: Written) -> None:
-        columns = (
-            [self._shard_id] * len(places),
-            [self._sequence_number] * len(places),
-            [self._sub_sequence_numbers[place] for place in places],
-        )
+        count, subs = len(places), [self._sub_sequence_numbers[place] for place in places]
+        columns = [self._shard_id] * count, [self._sequence_number] * count, subs
         self._put.settle(places, evolve(written, columns=columns))
 
     def fail(self, places: Sequence[int], error: Exception) -> None:

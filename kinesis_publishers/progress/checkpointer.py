@@ -14,17 +14,8 @@ from attrs import define, evolve, field
 from kinesis_publishers.abc import JoinedWrite
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig
-from kinesis_publishers.engine.delivery import (
-    Delivery,
-    DeliverySink,
-    ForwardingSink,
-    ShardStatus,
-)
-from kinesis_publishers.errors import (
-    CheckpointError,
-    KinesisPublishersError,
-    StaleCheckpointError,
-)
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ForwardingSink, ShardStatus
+from kinesis_publishers.errors import CheckpointError, KinesisPublishersError, StaleCheckpointError
 from kinesis_publishers.model import (
     SequenceNumber,
     ShardKey,
@@ -32,8 +23,7 @@ from kinesis_publishers.model import (
     StreamProgress,
     is_refresh_due,
 )
-from kinesis_publishers.progress.kept import KeptProgress
-from kinesis_publishers.progress.rows import Identities, Listing, Progress
+from kinesis_publishers.progress.rows import Identities, KeptProgress, Listing, Progress
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 _LOGGER = logging.getLogger(__name__)
@@ -173,11 +163,7 @@ class Checkpointer:
         self._in_flight.pop(key, None)
 
     def join(
-        self,
-        key: ShardKey,
-        progress: ShardProgress,
-        transaction: Any,
-        request: Mapping[str, Any],
+        self, key: ShardKey, progress: ShardProgress, transaction: Any, request: Mapping[str, Any]
     ) -> JoinedWrite:
         """Return a write of the progress of a shard as a part of a transaction.
 

@@ -1,7 +1,11 @@
-"""The rows of one application in its store, each with the version that this process knows."""
+"""The rows of one application in its store, each with the version that this process knows.
+
+What a checkpointer writes to them follows the rules of their readers: one, or workers with leases.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -11,7 +15,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -47,6 +51,12 @@ Progress: TypeAlias = Mapping[ShardKey, ShardProgress]
 _Joined: TypeAlias = tuple[CheckpointWrite, CheckpointVersion, float]
 """A write in a transaction, the version that it makes, and when it was begun."""
 Rows: TypeAlias = Mapping[ShardKey, StoredCheckpoint]
+Learn: TypeAlias = Callable[[StaleCheckpointError], Awaitable[object]]
+"""Loads what another writer has written."""
+OwnedRow: TypeAlias = tuple[Checkpoint, ShardKey | None]
+"""A row to write, and the row by which this reader owns its stream; ``None`` with leases."""
+Turn: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
+"""Lets nothing else call the store while its context is open."""
 
 
 @define(eq=False)
@@ -60,7 +70,6 @@ class ProgressRows:
         on_loaded: is called after each load, with the rows that were known before.
         on_written: is called after each write, with its rows and with the time when it was sent.
         stored: the rows, as they were loaded or written last.
-        identities: the streams that are read, by ARN.
         joined: what is written in open transactions of the application; nothing else writes these
             rows meanwhile.
     """
@@ -130,11 +139,7 @@ class ProgressRows:
         return {*versions}
 
     def join(
-        self,
-        transaction: Any,
-        row: Checkpoint,
-        owner: ShardKey | None,
-        request: Mapping[str, Any],
+        self, transaction: Any, row: Checkpoint, owner: ShardKey | None, request: Mapping[str, Any]
     ) -> JoinedWrite:
         """Return the write of a row that is known, as a part of a transaction."""
         write = CheckpointWrite.over(self.stored, row)
@@ -142,17 +147,10 @@ class ProgressRows:
         self.joined[row.shard] = write, joined.version, self._clock.monotonic()
         return joined
 
-    async def settle(
-        self,
-        key: ShardKey,
-        learn: Callable[[StaleCheckpointError], Awaitable[object]],
-        *,
-        is_committed: bool | None,
-    ) -> bool:
+    async def settle(self, key: ShardKey, learn: Learn, *, is_committed: bool | None) -> bool:
         """Record that a transaction was committed; return whether it was.
 
-        ``None`` for ``is_committed`` finds that out. ``learn`` loads what another writer has
-        written.
+        ``None`` for ``is_committed`` finds that out.
         """
         joined = write, version, sent_at = self.joined.pop(key)
         known = self.stored.get(key)
@@ -282,3 +280,57 @@ class ProgressRows:
                 operation=verb,
                 code="timeout",
             ) from error
+
+
+class KeptProgress(ABC):
+    """What a checkpointer writes to: the rows of an application, by the rules of its readers.
+
+    Attributes:
+        turn: its holder may call the store, among those that the checkpointer does not know.
+    """
+
+    rows: ProgressRows
+    turn: AbstractAsyncContextManager[None] = nullcontext()
+
+    @abstractmethod
+    async def take_over(self, identities: Identities) -> dict[str, StreamProgress]:
+        """Return what is stored, per stream (by ARN)."""
+
+    @abstractmethod
+    async def follow(self, identities: Identities, listed: Listing, progress: Progress) -> None:
+        """Write the first checkpoint of each new shard; remove those of shards that are gone."""
+
+    @abstractmethod
+    def get(self, key: ShardKey) -> ShardProgress | None:
+        """Return what is stored for a shard; ``None`` if its progress is dropped."""
+
+    def note_age(self, key: ShardKey, progress: ShardProgress) -> None:  # noqa: B027 - optional
+        """Record that an idle shard was read further, unless that needs a separate write."""
+
+    @abstractmethod
+    def row_with(self, key: ShardKey, progress: ShardProgress) -> OwnedRow:
+        """Return the row of a shard to write."""
+
+    @abstractmethod
+    async def learn(self, key: ShardKey, refused: StaleCheckpointError) -> None:
+        """Load the row of a shard, which another writer has written, perhaps with another owner.
+
+        Raises:
+            CheckpointError: this reader has been replaced.
+        """
+
+    @abstractmethod
+    async def write(self, progress: Progress) -> None:
+        """Write the new progress of shards; it may be tried again."""
+
+    def is_bearable(self, error: KinesisPublishersError) -> bool:
+        """Return whether work continues after a failed write: no other reader may begin then."""
+        return False
+
+    @abstractmethod
+    async def keep(self, turn: Turn) -> None:
+        """Show that this reader is alive, until cancelled."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let other workers continue at once."""

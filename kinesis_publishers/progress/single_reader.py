@@ -11,11 +11,7 @@ from attrs import evolve
 
 from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.clock import Clock
-from kinesis_publishers.errors import (
-    CheckpointError,
-    ReaderReplacedError,
-    StaleCheckpointError,
-)
+from kinesis_publishers.errors import CheckpointError, ReaderReplacedError, StaleCheckpointError
 from kinesis_publishers.events import CheckpointsRefused, CheckpointsSaved, EventSink, ignore_event
 from kinesis_publishers.model import (
     FOUND_LATER,
@@ -27,8 +23,16 @@ from kinesis_publishers.model import (
     StoredCheckpoint,
     StreamProgress,
 )
-from kinesis_publishers.progress.kept import KeptProgress, Turn
-from kinesis_publishers.progress.rows import Identities, Listing, Progress, ProgressRows
+from kinesis_publishers.progress.rows import (
+    Identities,
+    KeptProgress,
+    Learn,
+    Listing,
+    OwnedRow,
+    Progress,
+    ProgressRows,
+    Turn,
+)
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -91,12 +95,9 @@ class SingleReader(KeptProgress):
         known = self.rows.stored
         await self.rows.load()
         # What another reader has written of a stream that is read already must refuse this one.
-        self.rows.stored = {
-            key: row
-            for rows, are_owned in ((self.rows.stored, False), (known, True))
-            for key, row in rows.items()
-            if (key.stream_arn in self._owned) is are_owned
-        }
+        found, owned = self.rows.stored, self._owned
+        new = {key: row for key, row in found.items() if key.stream_arn not in owned}
+        self.rows.stored = new | {key: row for key, row in known.items() if key.stream_arn in owned}
 
     async def _load_committed(self, arns: Collection[str]) -> None:
         """Load what a transaction of the former reader has committed until it was refused."""
@@ -175,10 +176,8 @@ class SingleReader(KeptProgress):
             await self._save(self._new_marks(self._owned))
 
         def first_row(shard: Shard) -> Checkpoint:
-            created_at = identities[shard.stream_arn].created_at
-            return Checkpoint(
-                shard=shard.key, stream_created_at=created_at, progress=progress[shard.key]
-            )
+            key, created_at = shard.key, identities[shard.stream_arn].created_at
+            return Checkpoint(shard=key, stream_created_at=created_at, progress=progress[key])
 
         await self.rows.create(new, first_row, self._is_begun, self._save)
         self._owned |= identities.keys()
@@ -194,9 +193,7 @@ class SingleReader(KeptProgress):
         rows = self.rows.mark(key.stream_arn), self.rows.stored.get(key)
         return all(row and row.checkpoint.stream_created_at == created_at for row in rows)
 
-    def row_with(
-        self, key: ShardKey, progress: ShardProgress
-    ) -> tuple[Checkpoint, ShardKey | None]:
+    def row_with(self, key: ShardKey, progress: ShardProgress) -> OwnedRow:
         row = evolve(self.rows.stored[key].checkpoint, progress=progress)
         return row, ShardKey(key.stream_arn, WHOLE_STREAM)
 
@@ -205,12 +202,8 @@ class SingleReader(KeptProgress):
 
     async def write(self, progress: Progress) -> None:
         stored = self.rows.stored
-        known = {key: stored[key].checkpoint for key in progress if key in stored}
-        new = [
-            evolve(checkpoint, progress=progress[key])
-            for key, checkpoint in known.items()
-            if checkpoint.progress != progress[key]
-        ]
+        rows = [(stored[key].checkpoint, one) for key, one in progress.items() if key in stored]
+        new = [evolve(row, progress=one) for row, one in rows if row.progress != one]
         # With the marks, which refuse a reader that was replaced.
         await self._save([*self._new_marks({one.shard.stream_arn for one in new}), *new])
 
@@ -224,11 +217,7 @@ class SingleReader(KeptProgress):
 
         await self._repeat(save, partial(self._learn_versions, [one.shard for one in rows]))
 
-    async def _repeat(
-        self,
-        change: Callable[[], Awaitable[None]],
-        learn: Callable[[StaleCheckpointError], Awaitable[object]],
-    ) -> None:
+    async def _repeat(self, change: Callable[[], Awaitable[None]], learn: Learn) -> None:
         """Write as the owner, also over what another reader has written."""
         for tries_left in reversed(range(_MOST_TRIES)):
             try:
@@ -246,20 +235,17 @@ class SingleReader(KeptProgress):
         found = await self.rows.fetch()
         for arn in {key.stream_arn for key in keys}:
             known, owner = self.rows.mark(arn), found.get(ShardKey(arn, WHOLE_STREAM))
-            if owner and (known is None or known.version.writer != owner.version.writer):
-                raise _replaced(owner) from refused
+            writer = owner and owner.version.writer
+            if owner and (known is None or known.version.writer != writer):
+                raise ReaderReplacedError(
+                    f"Another reader of this kinesis.checkpoint.application, {writer}, has taken "
+                    f"over {arn}, and this one has stopped. Nothing is lost: what was processed "
+                    "here since the last checkpoint comes again there. Do not restart this one "
+                    "while the other one runs: it would wait for that."
+                ) from refused
             if known and not owner:
                 raise refused
         # Of these alone: what else another reader has written must refuse the writes over it.
         for key in keys:
             self.rows.stored.pop(key, None)
         self.rows.stored |= {key: found[key] for key in keys if key in found}
-
-
-def _replaced(owner: StoredCheckpoint) -> ReaderReplacedError:
-    return ReaderReplacedError(
-        f"Another reader of this kinesis.checkpoint.application, {owner.version.writer}, has taken "
-        f"over {owner.checkpoint.shard.stream_arn}, and this one has stopped. Nothing is lost: "
-        "what was processed here since the last checkpoint comes again there. Do not restart this "
-        "one while the other one runs: it would wait for that."
-    )

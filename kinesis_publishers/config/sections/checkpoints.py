@@ -23,7 +23,7 @@ from kinesis_publishers.config.retries import RetryOptions
 from kinesis_publishers.errors import InvalidOptionError
 
 _STORES: Final = {
-    "memory": "kinesis_publishers.checkpoints.memory:MemoryCheckpointStore",
+    "memory": "kinesis_publishers.checkpoints:MemoryCheckpointStore",
     "sqlite": "kinesis_publishers.checkpoints.sqlite:SqliteCheckpointStore",
     "dynamodb": "kinesis_publishers.checkpoints.dynamodb:DynamoDbCheckpointStore",
     "sql": "kinesis_publishers.checkpoints.sql:SqlCheckpointStore",
@@ -224,10 +224,10 @@ ALL: Final = "ALL"
 MANUAL: Final = "MANUAL"
 LEASES: Final = "LEASES"
 _ASSIGNERS: Final = {
-    ALL: "kinesis_publishers.leases.assigners:AllShards",
-    MANUAL: "kinesis_publishers.leases.assigners:NamedShards",
+    ALL: "kinesis_publishers.leases:AllShards",
+    MANUAL: "kinesis_publishers.leases:NamedShards",
     # They are those of the checkpointer.
-    LEASES: "kinesis_publishers.leases.assigners:AllShards",
+    LEASES: "kinesis_publishers.leases:AllShards",
 }
 
 _PAIR: Final = r"[a-zA-Z0-9_.-]{1,128}:[a-zA-Z0-9_.-]{1,128}"

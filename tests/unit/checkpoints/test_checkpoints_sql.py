@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from kinesis_publishers.checkpoints.sql import SqlCheckpointStore, _table, _upsert
-from kinesis_publishers.checkpoints.sql_database import _MEANINGS, Database
+from kinesis_publishers.checkpoints.sql_database import _MEANINGS, engine_of
 from kinesis_publishers.checkpoints.versions import failure_of
 from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import (
@@ -182,7 +182,7 @@ async def test_a_process_that_stands_still_in_a_transaction_does_not_stop_the_ot
         versions = await store.save([WRITE])
         # As a process that was stopped: its connection stays, and does nothing.
         sql = f"SELECT * FROM {table} FOR UPDATE"
-        async with Database.of(server.url)._engine.connect() as still:  # noqa: SLF001
+        async with engine_of(server.url).connect() as still:
             await still.exec_driver_sql(sql)
             again = await store.save([evolve(WRITE, expected=versions[KEY])])
             assert again.keys() == {KEY}
