@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -13,12 +14,13 @@ from typing import Any, Final, Self
 
 from attrs import define
 
-from kinesis_publishers.cli.multilang.protocol import parse
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.errors import KinesisPublishersError
 
 _LOGGER = logging.getLogger(__name__)
 
+CHECKPOINT: Final = "checkpoint"
+"""The action of a request to checkpoint, and of its answer."""
 # A message has a few hundred bytes. A longer line is output of the processor, and not kept.
 _LONGEST_LINE: Final = 65_536
 # How long a processor that was told to end may still work.
@@ -68,7 +70,7 @@ class Child:
             ProcessorError: the process has ended, or closed its standard output.
         """
         while line := await self._line():
-            if (found := parse(line)) is not None:
+            if (found := _parse(line)) is not None:
                 return found
             if text := line.decode(errors="replace").strip():
                 _LOGGER.info("The processor of %s writes: %s", self._name, text[:200])
@@ -120,3 +122,17 @@ class Child:
         """Kill the process, and what it has started."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """Return the fields of a message that a processor wrote; ``None`` if it is something else.
+
+    A processor's libraries write to its standard output, too: the KCL passes over such lines.
+    """
+    try:
+        # Not by orjson, which would round a sequence number that comes as a number.
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_message = isinstance(found, dict) and found.get("action") in ("status", CHECKPOINT)
+    return found if is_message else None

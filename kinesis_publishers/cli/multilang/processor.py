@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field
 
 from kinesis_publishers.checkpoints.kcl_rows import checkpoint_of
-from kinesis_publishers.cli.multilang import protocol
 from kinesis_publishers.cli.multilang.checkpoints import NO_CHECKPOINT, ShardCheckpoints
-from kinesis_publishers.cli.multilang.child import Child, ProcessorError
+from kinesis_publishers.cli.multilang.child import CHECKPOINT, Child, ProcessorError
 from kinesis_publishers.cli.shared.kcl_properties import DaemonConfig
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.delivery import Delivery
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress
 
+# What is to be done, and what is set after it; if it is cancelled before, nothing is done.
+_Call: TypeAlias = tuple[Callable[[], Awaitable[None]], asyncio.Future[None]]
 _ASK_AGAIN_SECONDS: Final = 0.2
-
-
-@define(eq=False)
-class _Call:
-    work: Callable[[], Awaitable[None]]
-    is_wanted: bool = field(default=True, init=False)
-    is_done: asyncio.Event = field(factory=asyncio.Event, init=False)
+# The names and fields of the messages in the KCL 3.5's amazon-kinesis-client-multilang.
+_INITIALIZE: Final = "initialize"
+_PROCESS_RECORDS: Final = "processRecords"
+_LEASE_LOST: Final = "leaseLost"
+_SHARD_ENDED: Final = "shardEnded"
+_SHUTDOWN_REQUESTED: Final = "shutdownRequested"
+_NUMBERS: Final = ("sequenceNumber", "subSequenceNumber")
 
 
 @define(eq=False)
@@ -73,20 +76,20 @@ class ShardProcessor:
             self.is_cut = True
             self.has_ended.set()
             while not self._calls.empty():
-                self._calls.get_nowait().is_done.set()
+                _finish(self._calls.get_nowait()[1])
 
     async def _work(self, stored: ShardProgress) -> None:
         self._child = await Child.start(str(self.shard), self._config.command, self._clock)
         try:
-            numbers = dict(zip(protocol.NUMBERS, checkpoint_of(stored, None), strict=True))
-            await self._tell(protocol.INITIALIZE, shardId=self.shard.shard_id, **numbers)
+            numbers = dict(zip(_NUMBERS, checkpoint_of(stored, None), strict=True))
+            await self._tell(_INITIALIZE, shardId=self.shard.shard_id, **numbers)
             while not self._is_over:
-                call = await self._calls.get()
+                work, done = await self._calls.get()
                 try:
-                    if call.is_wanted:
-                        await call.work()
+                    if not done.cancelled():
+                        await work()
                 finally:
-                    call.is_done.set()
+                    _finish(done)
         except asyncio.CancelledError:
             self._child.kill()
             raise
@@ -95,11 +98,7 @@ class ShardProcessor:
 
     async def process(self, delivery: Delivery) -> None:
         """Hand records over and wait for the answer; nothing is done once this one is cut."""
-        call = self._ask(lambda: self._hand_over(delivery))
-        try:
-            await call.is_done.wait()
-        finally:
-            call.is_wanted = False  # It may have been cancelled before its turn.
+        await self._ask(lambda: self._hand_over(delivery))
 
     def pass_empty(self, millis_behind_latest: int | None) -> None:
         """Call the process without records, unless it has something to do."""
@@ -122,13 +121,13 @@ class ShardProcessor:
         if self._child is None and self._task is not None:
             self._task.cancel()
 
-    def _ask(self, work: Callable[[], Awaitable[None]]) -> _Call:
-        call = _Call(work)
+    def _ask(self, work: Callable[[], Awaitable[None]]) -> asyncio.Future[None]:
+        done = asyncio.get_running_loop().create_future()
         if self.has_ended.is_set():
-            call.is_done.set()
+            _finish(done)
         else:
-            self._calls.put_nowait(call)
-        return call
+            self._calls.put_nowait((work, done))
+        return done
 
     async def _hand_over(self, delivery: Delivery) -> None:
         while not (self.is_cut or self._checkpoints.may_hand_over):
@@ -140,39 +139,39 @@ class ShardProcessor:
 
     async def _process_records(self, batch: RecordBatch | None, lag: int | None) -> None:
         if not self.is_cut:
-            message = protocol.process_records(batch, lag)
-            await self._exchange(protocol.PROCESS_RECORDS, message)
+            message = _records_message(batch, lag)
+            await self._exchange(_PROCESS_RECORDS, message)
 
     async def _end(self, progress: ShardProgress) -> None:
         if self.is_cut:
             return
         self._checkpoints.note(progress)
-        await self._tell(protocol.SHARD_ENDED)
+        await self._tell(_SHARD_ENDED)
         self._is_over = True
         if not self._checkpoints.is_end_written and self._checkpoints.stored is not None:
             raise ProcessorError(
-                f"The processor of {self.shard} has not checkpointed in {protocol.SHARD_ENDED}: "
+                f"The processor of {self.shard} has not checkpointed in {_SHARD_ENDED}: "
                 "the end is not recorded, and the next run begins at the last checkpoint"
             )
 
     async def _leave(self, is_lost: bool) -> None:
         if not is_lost:
-            await self._tell(protocol.SHUTDOWN_REQUESTED)
-        await self._tell(protocol.LEASE_LOST)
+            await self._tell(_SHUTDOWN_REQUESTED)
+        await self._tell(_LEASE_LOST)
         self._is_over = True
 
     async def _tell(self, action: str, **fields: Any) -> None:
-        await self._exchange(action, protocol.message(action, **fields))
+        await self._exchange(action, _message(action, **fields))
 
     async def _exchange(self, action: str, message: bytes) -> None:
         assert self._child is not None
         self._child.write(message)
-        while (answer := await self._answer(action))["action"] == protocol.CHECKPOINT:
-            numbers = {name: answer.get(name) for name in protocol.NUMBERS}
+        while (answer := await self._answer(action))["action"] == CHECKPOINT:
+            numbers = {name: answer.get(name) for name in _NUMBERS}
             error: str | None = NO_CHECKPOINT
-            if action not in (protocol.INITIALIZE, protocol.LEASE_LOST):
+            if action not in (_INITIALIZE, _LEASE_LOST):
                 error = await self._checkpoints.write(*numbers.values())
-            self._child.write(protocol.message(protocol.CHECKPOINT, error=error, **numbers))
+            self._child.write(_message(CHECKPOINT, error=error, **numbers))
         if (done := answer.get("responseFor")) != action:
             raise ProcessorError(
                 f"The processor of {self.shard} has answered {done!r:.100} to {action}"
@@ -187,3 +186,29 @@ class ShardProcessor:
             self._child.kill()
             late = f"The processor of {self.shard} has not answered {action} in timeoutInSeconds"
             raise ProcessorError(late) from None
+
+
+def _finish(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
+
+
+def _message(action: str, **fields: Any) -> bytes:
+    return json.dumps({"action": action, **fields}).encode() + b"\n"
+
+
+def _records_message(batch: RecordBatch | None, millis_behind_latest: int | None) -> bytes:
+    """Return the line with the records of a batch; ``None`` is no record."""
+    records = [
+        {
+            "action": "record",
+            "data": b64encode(one.data).decode(),
+            "partitionKey": one.partition_key,
+            "sequenceNumber": one.sequence_number,
+            # The KCL has no other number for a record outside of an aggregate.
+            "subSequenceNumber": one.sub_sequence_number or 0,
+            "approximateArrivalTimestamp": round(one.arrival_epoch_seconds * 1000),
+        }
+        for one in batch or ()
+    ]
+    return _message(_PROCESS_RECORDS, records=records, millisBehindLatest=millis_behind_latest)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from kinesis_publishers.cli.multilang.daemon import run_daemon
+from kinesis_publishers.cli.multilang import run_daemon
 from kinesis_publishers.cli.shared.kcl_properties import daemon_config
 from kinesis_publishers.testing.local_kinesis import LocalKinesis
 

@@ -7,7 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.cli.multilang.daemon import run_daemon
+from kinesis_publishers.cli.multilang import run_daemon
 from kinesis_publishers.cli.shared.kcl_properties import daemon_config
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.tasks import TaskScope
