@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack, suppress
 
 import click
+from click.exceptions import Exit
 
 from kinesis_publishers.cli.shared.commands import LOCAL_PORT, STREAM_NAME, CleanCommand
-
-if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+from kinesis_publishers.cli.shared.event_loop import run_until_signal
 
 
 @click.command(cls=CleanCommand)
@@ -70,53 +66,37 @@ def local(
     """
     if ca_file is not None and not tls:
         raise click.UsageError("--ca-file needs an https server: add --tls.")
-    is_listening = False
 
-    def announce(server: LocalKinesis) -> None:
-        nonlocal is_listening
-        is_listening = True
-        server.create_stream(stream, shards)
-        # To the letter, not through rich, which would wrap lines that are meant to be pasted.
-        click.echo(f"# Kinesis at {server.endpoint_url}, stream {stream!r} with {shards} shards.")
-        if server.ca_bundle is not None:
-            click.echo(f"# Clients must trust the CA certificate in {server.ca_bundle}")
-        click.echo("# Ctrl-C stops it. Properties that read the stream from its beginning:\n")
-        properties = server.properties(stream) | {"kinesis.stream.initpos": "TRIM_HORIZON"}
-        for key, value in properties.items():
-            click.echo(f"{key}={value}")
-
-    try:
+    async def serve() -> None:
         # With --tls, starting the server needs modules that importing it does not.
-        from kinesis_publishers.testing.local_kinesis import Limits, run_server
+        from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
 
         kind = Limits.aws() if limits == "aws" else Limits.off()
-        with _ended_by_sigterm_too():
-            run_server(host, port, kind, announce, tls=tls, ca_file=ca_file)
+        server = LocalKinesis(kind, host=host, port=port, tls=tls, ca_file=ca_file)
+        async with AsyncExitStack() as opened:
+            try:
+                await opened.enter_async_context(server)
+            except OSError as error:
+                raise click.ClickException(_describe(error, host, port)) from error
+            server.create_stream(stream, shards)
+            properties = server.properties(stream) | {"kinesis.stream.initpos": "TRIM_HORIZON"}
+            # To the letter, not through rich, which would wrap lines that are meant to be pasted.
+            click.echo(
+                f"# Kinesis at {server.endpoint_url}, stream {stream!r} with {shards} shards."
+            )
+            if server.ca_bundle is not None:
+                click.echo(f"# Clients must trust the CA certificate in {server.ca_bundle}")
+            click.echo("# Ctrl-C stops it. Properties that read the stream from its beginning:\n")
+            for key, value in properties.items():
+                click.echo(f"{key}={value}")
+            await asyncio.Event().wait()
+
+    try:
+        # A signal is its orderly end.
+        with suppress(Exit):
+            run_until_signal(serve())
     except ModuleNotFoundError as error:
         raise click.ClickException(error.msg) from error
-    except OSError as error:
-        # Once the server listens, it is the output that cannot be written.
-        if is_listening:
-            raise
-        raise click.ClickException(_describe(error, host, port)) from error
-
-
-@contextmanager
-def _ended_by_sigterm_too() -> Iterator[None]:
-    """Let SIGTERM end the server as Ctrl-C does, and remove its CA file."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        on_interrupt = signal.getsignal(signal.SIGINT)
-        if not callable(on_interrupt):
-            raise KeyboardInterrupt
-        # asyncio's handler raises nothing, which a callback of the garbage collector would swallow.
-        on_interrupt(signal.SIGINT, frame)
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _describe(error: OSError, host: str, port: int) -> str:
