@@ -19,8 +19,7 @@ from kinesis_publishers.cli.shared.event_loop import OutputPipe, run_until_signa
 from kinesis_publishers.cli.shared.formats import DataEncoding, json_line, plain_line
 from kinesis_publishers.cli.tail.observing import observer_properties
 from kinesis_publishers.cli.tail.screen import Screen
-from kinesis_publishers.cli.tail.session import RecordLines, RecordView, TailSession
-from kinesis_publishers.cli.tail.table import LiveTable
+from kinesis_publishers.cli.tail.session import LiveTable, RecordLines, RecordView, TailSession
 from kinesis_publishers.clock import ServiceClock, SystemClock
 from kinesis_publishers.config import (
     AssignmentConfig,
@@ -122,12 +121,12 @@ def tail(
             view: RecordView = LiveTable(output_console(), clock, screen, newest=newest)
         else:
             view = RecordLines(OutputPipe(output_bytes()), lambda record: _line(record, used))
-        session = TailSession(view, max_records=max_records, clock=clock)
+        session = TailSession(view, clock, max_records=max_records)
         try:
             async with KinesisDataFetcher.from_properties(
                 properties, session, clock=clock
             ) as fetcher:
-                session.begin(fetcher)
+                session.fetcher = fetcher
                 await view.run(fetcher)
         finally:
             # The summary is for a person, not for a log of the lines.

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from kinesis_publishers import RecordBatch, SequenceNumber, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.cli.tail.screen import Screen
-from kinesis_publishers.cli.tail.table import LiveTable
+from kinesis_publishers.cli.tail.session import LiveTable
 from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.model import StreamIdentity, StreamProgress
 from kinesis_publishers.testing.manual_clock import ManualClock

@@ -23,8 +23,7 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.cli.shared.formats import describe_position, format_behind
 from kinesis_publishers.cli.tail.screen import Amount, Screen, ShardRow
-from kinesis_publishers.cli.tail.session import TailSession
-from kinesis_publishers.cli.tail.table import LiveTable, Meter
+from kinesis_publishers.cli.tail.session import LiveTable, Meter, TailSession
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.testing.manual_clock import ManualClock
@@ -209,7 +208,7 @@ def test_a_position_is_a_record_an_instant_or_an_end_of_the_shard() -> None:
 def test_the_summary_says_where_it_ended(lags: list[float | None], end: str | None) -> None:
     terminal = Terminal()
     clock = ManualClock()
-    session = TailSession(terminal.table, clock=clock)
+    session = TailSession(terminal.table, clock)
     for lag in lags:
         status = ShardStatus(
             shard=batch(1).shard,
@@ -250,7 +249,7 @@ class Terminal:
             asyncio.timeout(30),
             KinesisDataFetcher.from_properties(properties, session) as fetcher,
         ):
-            session.begin(fetcher)
+            session.fetcher = fetcher
             await self.table.run(fetcher)
 
 
@@ -262,7 +261,7 @@ async def test_the_table_that_stays_says_how_far_each_shard_was_read_or_that_it_
     local_kinesis.reshard(_ORDERS, 1)
     terminal = Terminal()
     named["kinesis.stream.endpos"] = "LATEST"
-    await terminal.run(local_kinesis, TailSession(terminal.table), **named)
+    await terminal.run(local_kinesis, TailSession(terminal.table, terminal.clock), **named)
     parents = {} if "kinesis.shards" in named else dict.fromkeys("01", ("ended", "-"))
     assert terminal.shards(terminal.frames()[-1]) == parents | {"2": ("stopped", "0ms")}
 
@@ -271,21 +270,15 @@ class FinishOne(TailSession):
     """Finishes the first shard when both have answered; stops when the table has shown that."""
 
     def __init__(self, terminal: Terminal) -> None:
-        super().__init__(terminal.table)
+        super().__init__(terminal.table, terminal.clock)
         self._terminal = terminal
-        self._reader: KinesisDataFetcher | None = None
         self._answered: set[str] = set()
-
-    def begin(self, fetcher: KinesisDataFetcher) -> None:
-        super().begin(fetcher)
-        self._reader = fetcher
 
     def observe(self, status: ShardStatus) -> None:
         super().observe(status)
-        assert self._reader is not None
         self._answered.add(status.shard.shard_id)
         if status.shard.shard_id == "shardId-000000000000" and len(self._answered) == 2:
-            self._reader.finish_shard(status.shard.key)
+            self.fetcher.finish_shard(status.shard.key)
         if any("stopped" in frame for frame in self._terminal.frames()):
             self.stop()
 
@@ -310,7 +303,7 @@ async def test_of_a_large_record_no_more_is_kept_than_a_terminal_can_show(
     local_kinesis.create_stream(_ORDERS)
     local_kinesis.put_many(_ORDERS, [("k", payload)])
     terminal = Terminal(newest=1)
-    session = TailSession(terminal.table, max_records=1)
+    session = TailSession(terminal.table, terminal.clock, max_records=1)
     await terminal.run(local_kinesis, session)
     (kept,) = terminal.table.newest
     assert len(kept) < 5000
