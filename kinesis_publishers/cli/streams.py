@@ -25,7 +25,6 @@ from kinesis_publishers.cli.shared.console import (
     new_table,
     print_json_lines,
     print_rich,
-    print_tree,
     printable,
     say,
 )
@@ -184,7 +183,8 @@ def shards(as_json: bool, connection: Connection) -> None:
             ordered = sorted(listed, key=lambda shard: shard.shard_id)
             print_json_lines(shard_fields(shard) for shard in ordered)
         else:
-            print_tree(lineage_tree(stream.name, listed))
+            # In whole lines: a width would cut deep branches.
+            print_rich(lineage_tree(stream.name, listed), is_cut=False)
 
 
 def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:

@@ -7,7 +7,6 @@ import csv
 import io
 import itertools
 import os
-import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from decimal import Decimal
@@ -19,12 +18,14 @@ import click
 import orjson
 from attrs import define, field
 
+from kinesis_publishers.cli.shared.commands import opened
 from kinesis_publishers.cli.shared.event_loop import read_blocks
 from kinesis_publishers.model.shards import MAX_RECORD_BYTES
 
 Entry: TypeAlias = tuple[bytes, str | None]
 """The data of a record, and its partition key if it has one of its own."""
 
+_ADVICE: Final = "give DATA or --file"
 # The number of rows in a group.
 _ROWS: Final = 500
 
@@ -60,8 +61,8 @@ class Lines:
     read_bytes: int = field(default=0, init=False)
 
     async def groups(self) -> AsyncIterator[Sequence[Entry]]:
-        with ExitStack() as opened:
-            async for block in read_blocks(_open(self._file, opened, buffering=0)):
+        with opened(self._file, advice=_ADVICE) as stream:
+            async for block in read_blocks(stream):
                 self.read_bytes += len(block)
                 yield [(line, None) for line in self.split(block)]
                 if len(self._rest) > MAX_RECORD_BYTES:
@@ -98,10 +99,9 @@ class Rows:
     read_bytes: int = 0
 
     async def groups(self) -> AsyncIterator[Sequence[Entry]]:
-        with ExitStack() as opened:
-            stream = _open(self._file, opened)
+        with opened(self._file, advice=_ADVICE) as stream, ExitStack() as stack:
             if not stream.seekable():
-                stored = opened.enter_context(TemporaryFile())
+                stored = stack.enter_context(TemporaryFile())
                 async for block in read_blocks(stream):
                     stored.write(block)
                 stored.seek(0)
@@ -218,14 +218,3 @@ def _json_value(value: object) -> str:
 def size_of(file: str) -> int | None:
     """Return the size of a file in bytes; ``None`` for a pipe."""
     return os.path.getsize(file) if file != "-" and os.path.isfile(file) else None
-
-
-def _open(file: str, opened: ExitStack, *, buffering: int = -1) -> BinaryIO:
-    if file == "-":
-        if sys.stdin is None:
-            raise click.UsageError("Standard input is closed: give DATA or --file.")
-        return sys.stdin.buffer
-    try:
-        return opened.enter_context(open(file, "rb", buffering=buffering))
-    except OSError as error:
-        raise click.UsageError(f"{file} cannot be read: {error.strerror}.") from error

@@ -8,9 +8,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import click
 
@@ -121,16 +122,22 @@ class CleanGroup(SuggestingGroup):
     command_class = CleanCommand
 
 
-def read_file(path: str | Path) -> bytes:
-    """Return the content of a file, or of standard input for ``-``."""
+def opened(path: str | Path, *, advice: str = "name a file") -> AbstractContextManager[BinaryIO]:
+    """Open a file, or standard input for ``-``; the ``advice`` is for one that is closed."""
     if path == "-":
         if sys.stdin is None:
-            raise click.UsageError("Standard input is closed: name a file.")
-        return sys.stdin.buffer.read()
+            raise click.UsageError(f"Standard input is closed: {advice}.")
+        return nullcontext(sys.stdin.buffer)
     try:
-        return Path(path).read_bytes()
+        return open(path, "rb")
     except OSError as error:
         raise click.UsageError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def read_file(path: str | Path) -> bytes:
+    """Return the content of a file, or of standard input for ``-``."""
+    with opened(path) as stream:
+        return stream.read()
 
 
 yes_option: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask.")

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
-    from rich.tree import Tree
 
 _DETAILED: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # Without a terminal, nothing is wrapped or cut.
@@ -74,27 +73,18 @@ def shown_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def print_rich(renderable: RenderableType) -> None:
-    """Write a table to standard output; where that is no terminal, without padding."""
-    console = output_console()
-    if console.is_terminal:
-        console.print(renderable)
-        return
-    with console.capture() as capture:
-        console.print(renderable)
-    lines = [line.rstrip() for line in capture.get().strip("\n").split("\n")]
-    click.echo("\n".join(lines).strip("\n"))
-
-
-def print_tree(tree: Tree) -> None:
-    """Write a tree to standard output in whole lines: a width would cut deep branches."""
+def print_rich(renderable: RenderableType, *, is_cut: bool = True) -> None:
+    """Write to standard output, as wide as a terminal if ``is_cut``; elsewhere without padding."""
     from rich.console import Console
 
     # With a height as well: otherwise a dumb terminal counts as 80 columns.
-    console = Console(width=_ENDLESS, height=_ENDLESS)
+    console = output_console() if is_cut else Console(width=_ENDLESS, height=_ENDLESS)
     with console.capture() as capture:
-        console.print(tree)
-    click.echo(capture.get(), nl=False, color=console.is_terminal)
+        console.print(renderable)
+    text = capture.get()
+    if not console.is_terminal:
+        text = "\n".join(map(str.rstrip, text.split("\n"))).strip("\n") + "\n"
+    click.echo(text, nl=False, color=console.is_terminal)
 
 
 def print_json_lines(objects: Iterable[Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from kinesis_publishers import Shard
-from kinesis_publishers.cli.shared.console import print_tree
+from kinesis_publishers.cli.shared.console import print_rich
 from kinesis_publishers.cli.streams import lineage_tree
 from tests.unit.cli.cli_support import ORDERS
 
@@ -103,7 +103,7 @@ def test_a_terminal_gets_every_generation_in_full(
     for name, value in {"FORCE_COLOR": "1", "COLUMNS": "80", "TERM": terminal}.items():
         monkeypatch.setenv(name, value)
     chain = [shard(0)] + [shard(number, number - 1) for number in range(1, 300)]
-    print_tree(lineage_tree("orders", chain))
+    print_rich(lineage_tree("orders", chain), is_cut=False)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 301
     labels = [f"shardId-{number:012}" for number in range(300)]
