@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import click
 from attrs import asdict, frozen
@@ -49,22 +49,14 @@ if TYPE_CHECKING:
     from kinesis_publishers.aws.permissions import Permission
 
 
-class _ValueRow(TypedDict):
-    """The value of one key of a configuration; ``source`` is ``given`` or ``default``."""
-
-    key: str
-    value: str | None
-    unit: str | None
-    source: str
-
-
 @frozen
 class _Findings:
     """The findings of a check, as in JSON."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[IneffectiveKey, ...] = ()
-    values: tuple[_ValueRow, ...] = ()
+    # Of each key its value, its unit, and as source whether it is given or a default.
+    values: tuple[dict[str, Any], ...] = ()
     permissions: tuple[Permission, ...] = ()
 
 
@@ -236,7 +228,7 @@ def _option_fields(option: Option[Any]) -> dict[str, object]:
     }
 
 
-def _value_rows(properties: Properties) -> Iterator[_ValueRow]:
+def _value_rows(properties: Properties) -> Iterator[dict[str, Any]]:
     """Yield the value of every option, and of the given members of families."""
     given = properties.to_dict()
     members = map(find_option, given)
