@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import timedelta
 from typing import Final, TypeAlias
 
 import click
@@ -16,13 +15,7 @@ from kinesis_publishers.cli.leases.rows import (
     settled_rows,
     shards_of,
 )
-from kinesis_publishers.cli.shared.commands import (
-    DURATION,
-    Checked,
-    CleanGroup,
-    confirm,
-    yes_option,
-)
+from kinesis_publishers.cli.shared.commands import Checked, CleanGroup, confirm, yes_option
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import (
     new_table,
@@ -48,6 +41,7 @@ from kinesis_publishers.registration.registering import ConsumerRegistration
 
 # The consumers, each with the name of its stream.
 _Found: TypeAlias = list[tuple[str, StreamConsumer]]
+_TIMEOUT: Final = RegistrationConfig.register_timeout_seconds
 _CONSUMER: Final = RegistrationConfig.consumer_name
 _ARN: Final = RegistrationConfig.consumer_arn.member
 _NAME: Final = Checked("name", _CONSUMER.parse, f"got {{}}, expected {_CONSUMER.parser.accepts}.")
@@ -126,21 +120,20 @@ def register(name: str, wait: bool, connection: Connection) -> None:
 @click.argument("name", type=_NAME)
 @click.option(
     "--timeout",
-    type=DURATION,
+    type=Checked("duration", _TIMEOUT.parse, "{} is not a duration such as 90s, 10m or 2h."),
     metavar="DURATION",
     help="How long to wait, such as 90s or 5m. By default, "
-    "kinesis.stream.registerstreamconsumer.timeout, which is 60 s.",
+    f"{_TIMEOUT.full_key}, which is {_TIMEOUT.default:g} s.",
 )
 @connection_options
-def wait(name: str, timeout: timedelta | None, connection: Connection) -> None:
+def wait(name: str, timeout: float | None, connection: Connection) -> None:
     """Wait until the consumer NAME is ACTIVE, and print the property to use.
 
     \b
     Example:
       kinesis-publishers consumers wait reports --stream orders --timeout 2m
     """
-    key = RegistrationConfig.register_timeout_seconds.full_key
-    given = {} if timeout is None else {key: str(timeout.total_seconds())}
+    given = {} if timeout is None else {_TIMEOUT.full_key: str(timeout)}
     properties = connection.properties_without_reading(given)
     run_until_signal(_print_properties(properties, name, is_waiting=True))
 

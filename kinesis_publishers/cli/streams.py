@@ -212,16 +212,9 @@ def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:
 def shard_fields(shard: Shard) -> dict[str, Any]:
     return {
         "stream_name": shard.stream_name,
-        "stream_arn": shard.stream_arn,
-        "shard_id": shard.shard_id,
+        **asdict(shard),
         "is_open": not shard.is_closed,
-        "parent_shard_id": shard.parent_shard_id,
-        "adjacent_parent_shard_id": shard.adjacent_parent_shard_id,
         "hash_key_share": hash_key_share(shard.starting_hash_key, shard.ending_hash_key),
-        "starting_hash_key": shard.starting_hash_key,
-        "ending_hash_key": shard.ending_hash_key,
-        "starting_sequence_number": shard.starting_sequence_number,
-        "ending_sequence_number": shard.ending_sequence_number,
     }
 
 

@@ -9,7 +9,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -19,7 +18,6 @@ from kinesis_publishers.cli.shared import SuggestingGroup
 from kinesis_publishers.cli.shared.console import discard_output, log_everything, shown_lines
 from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
 from kinesis_publishers.config.assignments import SHORT_NAMES
-from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError, MissingOptionError
 
 OPTION_KEYS: Final = {
@@ -169,17 +167,6 @@ class Checked(click.ParamType):  # type: ignore[type-arg]
             return self._check(value)
         except (ValueError, OverflowError):
             self.fail(self._refusal.format(repr(value)), param, ctx)
-
-
-def _duration(text: str) -> timedelta:
-    duration = timedelta(seconds=parse_quantity(text, DURATION_UNITS, default_unit="s"))
-    if duration < timedelta(0):
-        raise ValueError("negative")
-    return duration
-
-
-DURATION: Final = Checked("duration", _duration, "{} is not a duration such as 90s, 10m or 2h.")
-"""A length of time with a unit; a number alone is in seconds."""
 
 
 def _stream_name(text: str) -> str:
