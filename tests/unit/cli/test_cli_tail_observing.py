@@ -9,7 +9,7 @@ import click
 import pytest
 
 from kinesis_publishers.cli.shared.connection import Connection
-from kinesis_publishers.cli.tail.observing import observer_properties
+from kinesis_publishers.cli.tail import observer_properties
 from kinesis_publishers.config import (
     CheckpointConfig,
     DeregistrationPolicy,
