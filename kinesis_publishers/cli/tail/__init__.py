@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from kinesis_publishers.cli.shared.console import output_bytes, output_console, 
 from kinesis_publishers.cli.shared.event_loop import OutputPipe, run_until_signal
 from kinesis_publishers.cli.shared.formats import DataEncoding, json_line, plain_line
 from kinesis_publishers.cli.tail.screen import Screen
-from kinesis_publishers.cli.tail.session import LiveTable, RecordLines, RecordView, TailSession
+from kinesis_publishers.cli.tail.session import LiveTable, RecordLines, TailSession
 from kinesis_publishers.clock import ServiceClock, SystemClock
 from kinesis_publishers.config import (
     AssignmentConfig,
@@ -157,16 +158,20 @@ def tail(
         if is_table:
             begin = InitialPositionConfig.from_properties(properties).start
             screen = Screen(begin=begin, place=_place(properties))
-            view: RecordView = LiveTable(output_console(), clock, screen, newest=newest)
+            kept: deque[str] = deque(maxlen=newest)
+            session: TailSession = LiveTable(
+                output_console(), screen, kept, clock=clock, max_records=max_records
+            )
         else:
-            view = RecordLines(OutputPipe(output_bytes()), lambda record: _line(record, used))
-        session = TailSession(view, clock, max_records=max_records)
+            pipe = OutputPipe(output_bytes())
+            session = RecordLines(
+                pipe, lambda record: _line(record, used), clock=clock, max_records=max_records
+            )
         try:
             async with KinesisDataFetcher.from_properties(
                 properties, session, clock=clock
-            ) as fetcher:
-                session.fetcher = fetcher
-                await view.run(fetcher)
+            ) as session.fetcher:
+                await session.run()
         finally:
             # The summary is for a person, not for a log of the lines.
             is_wanted = is_table or (sys.stderr is not None and sys.stderr.isatty())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -40,29 +40,95 @@ _BAR_SECONDS: Final = 3.0
 _SHOWN_BYTES: Final = 1000
 
 
-class RecordView(ABC):
-    @abstractmethod
-    async def run(self, fetcher: KinesisDataFetcher) -> None:
-        """Run ``fetcher``, and show records meanwhile."""
+@define(eq=False, kw_only=True)
+class TailSession(DeliverySink):
+    """Shows deliveries, and stops the fetcher when there is nothing more to show.
+
+    It ends after ``max_records``, or where the fetcher ends.
+    """
+
+    _clock: Clock
+    _left: int | None = field(default=None, alias="max_records")
+    # What delivers; set before it runs.
+    fetcher: KinesisDataFetcher = field(init=False)
+    _started_at: float = field(init=False)
+    _records: int = field(default=0, init=False)
+    _payload_bytes: int = field(default=0, init=False)
+    _last_arrival: datetime | None = field(default=None, init=False)
+    # Of all shards that were read, also of those that no longer are.
+    _lags: dict[ShardKey, float | None] = field(factory=dict, init=False)
+    _largest_lag: float = field(default=0.0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._started_at = self._clock.monotonic()
+
+    async def run(self) -> None:
+        """Read, and show records meanwhile."""
+        await self.fetcher.run()
 
     @abstractmethod
     async def show(self, batch: RecordBatch) -> None:
         """Show the records of one shard; raises ``BrokenPipeError`` if the reader has gone."""
 
-    def observe(self, status: ShardStatus) -> None:  # noqa: B027 - optional to override
-        """Take the progress of a shard, after each of its answers."""
+    def stop(self) -> None:
+        """Make the fetcher return once it has shown its current batch."""
+        # Not from within the call of a shard's own task, which stopping may cancel.
+        asyncio.get_running_loop().call_soon(self.fetcher.stop)
+
+    async def deliver(self, delivery: Delivery) -> None:
+        batch = delivery.batch
+        try:
+            if self._left is not None:
+                batch = batch.slice(0, self._left)
+                self._left -= len(batch)
+            if arrival := batch.last_arrival:
+                await self.show(batch)
+                self._records += len(batch)
+                self._payload_bytes += batch.payload_bytes
+                self._last_arrival = max(arrival, self._last_arrival or arrival)
+        except BrokenPipeError:
+            # The reader of the output has what it wanted, as in "| head -1".
+            self._left = 0
+        finally:
+            delivery.release()
+        if self._left == 0:
+            self.stop()
+
+    def observe(self, status: ShardStatus) -> None:
+        lag = 0.0 if status.progress.is_ended else status.lag_seconds(self._clock.now())
+        self._lags[status.shard.key] = lag
+        self._largest_lag = max(lag or 0.0, self._largest_lag)
+
+    def summary(self) -> str | None:
+        """Return a summary of a few lines; ``None`` if no shard has answered."""
+        if not self._lags:
+            return None
+        seconds = max(self._clock.monotonic() - self._started_at, 1e-3)
+        lag = max((lag for lag in self._lags.values() if lag is not None), default=None)
+        end = "at the tip" if lag == 0 else f"{format_behind(lag)} behind the tip"
+        if lag is None:
+            end = "at an unknown distance from the tip"
+        if self._last_arrival is not None:
+            end += f"; the newest record arrived at {iso_utc(self._last_arrival)}"
+        return (
+            f"Read {counted(self._records, 'record')} ({format_bytes(self._payload_bytes)}) of "
+            f"{counted(len(self._lags), 'shard')} in {format_behind(seconds)}.\n"
+            f"On average {format_rate(self._records / seconds)} records/s and "
+            f"{format_bytes(self._payload_bytes / seconds)}/s; largest lag "
+            f"{format_behind(self._largest_lag)}.\nEnded {end}."
+        )
 
 
 @define(eq=False)
-class RecordLines(RecordView):
+class RecordLines(TailSession):
     """Writes a line per record, which ``render`` returns with its line break."""
 
     _output: OutputPipe
     _render: Callable[[Record], bytes]
 
-    async def run(self, fetcher: KinesisDataFetcher) -> None:
-        self._output.on_reader_gone(fetcher.stop)
-        await fetcher.run()
+    async def run(self) -> None:
+        self._output.on_reader_gone(self.fetcher.stop)
+        await super().run()
 
     async def show(self, batch: RecordBatch) -> None:
         await self._output.write(b"".join(map(self._render, batch)))
@@ -103,22 +169,18 @@ class Meter:
         return bars
 
 
-class LiveTable(RecordView):
+@define(eq=False)
+class LiveTable(TailSession):
     """Counts records by shard, and keeps the ``newest`` ones, a line each.
 
     A pause freezes only the picture: reading and counting continue.
     """
 
-    def __init__(self, console: Console, clock: Clock, screen: Screen, *, newest: int = 0) -> None:
-        self._console = console
-        self._clock = clock
-        self._screen = screen
-        self._started_at = clock.monotonic()
-        self._meters: dict[ShardKey, Meter] = {}
-        # Of all shards that were read, also of those that no longer are.
-        self._lags: dict[ShardKey, float | None] = {}
-        self.newest: deque[str] = deque(maxlen=newest)
-        self._has_ended = False
+    _console: Console
+    _screen: Screen
+    newest: deque[str] = field(factory=lambda: deque(maxlen=0))
+    _meters: dict[ShardKey, Meter] = field(factory=dict, init=False)
+    _has_ended: bool = field(default=False, init=False)
 
     async def show(self, batch: RecordBatch) -> None:
         meter = self._meters.setdefault(batch.shard.key, Meter(self._started_at))
@@ -127,33 +189,30 @@ class LiveTable(RecordView):
             last = batch.slice(max(0, len(batch) - kept), len(batch))
             self.newest.extend(plain_line(one, longest=_SHOWN_BYTES) for one in last)
 
-    def observe(self, status: ShardStatus) -> None:
-        self._lags[status.shard.key] = status.lag_seconds(self._clock.now())
-
-    async def run(self, fetcher: KinesisDataFetcher) -> None:
+    async def run(self) -> None:
         # The last state stays on the terminal.
         with Live(console=self._console, auto_refresh=False) as live:
 
             def press(key: str) -> None:
                 if key in "qQ":
-                    fetcher.stop()
+                    self.fetcher.stop()
                 self.press(key)
-                self._update(live, fetcher)
+                self._update(live)
 
             try:
                 async with TaskScope() as scope:
-                    reading = scope.spawn(fetcher.run(), name="read")
+                    reading = scope.spawn(super().run(), name="read")
                     # A signal ends this at once, and not after what reading does at its end: a
                     # second one, which ends the process, finds the terminal in order.
                     with pressed_keys(press) as has_keys:
                         self._screen = evolve(self._screen, has_keys=has_keys)
-                        scope.spawn(self._draw(live, fetcher), name="draw the table")
+                        scope.spawn(self._draw(live), name="draw the table")
                         await asyncio.wait([reading])
                     scope.cancel()
             finally:
                 self._has_ended = True
                 self._screen = evolve(self._screen, has_keys=False, is_paused=False)
-                self._update(live, fetcher)
+                self._update(live)
 
     def press(self, key: str) -> None:
         screen = self._screen
@@ -166,13 +225,14 @@ class LiveTable(RecordView):
             case "p" | " ":
                 self._screen = evolve(screen, is_paused=not screen.is_paused)
 
-    async def _draw(self, live: Live, fetcher: KinesisDataFetcher) -> None:
+    async def _draw(self, live: Live) -> None:
         while True:
-            self._update(live, fetcher)
+            self._update(live)
             await self._clock.sleep(_PERIOD_SECONDS)
 
-    def _update(self, live: Live, fetcher: KinesisDataFetcher) -> None:
-        screen = self.screen(fetcher.progress, fetcher.statuses, left=fetcher.left_shards)
+    def _update(self, live: Live) -> None:
+        read = self.fetcher
+        screen = self.screen(read.progress, read.statuses, left=read.left_shards)
         height = None if self._has_ended else self._console.height
         live.update(evolve(screen, height=height), refresh=True)
 
@@ -216,72 +276,3 @@ class LiveTable(RecordView):
                     trend=meter.trend(now),
                     payload=meter.payload,
                 )
-
-
-class TailSession(DeliverySink):
-    """Shows deliveries, and stops the fetcher when there is nothing more to show.
-
-    It ends after ``max_records``, or where the fetcher ends.
-    """
-
-    fetcher: KinesisDataFetcher
-    """What delivers; set before it runs."""
-
-    def __init__(self, view: RecordView, clock: Clock, *, max_records: int | None = None) -> None:
-        self._view = view
-        self._clock = clock
-        self._left = max_records
-        self._started_at = clock.monotonic()
-        self._records = self._payload_bytes = 0
-        self._last_arrival: datetime | None = None
-        self._lags: dict[ShardKey, float | None] = {}
-        self._largest_lag = 0.0
-
-    def stop(self) -> None:
-        """Make the fetcher return once it has shown its current batch."""
-        # Not from within the call of a shard's own task, which stopping may cancel.
-        asyncio.get_running_loop().call_soon(self.fetcher.stop)
-
-    async def deliver(self, delivery: Delivery) -> None:
-        batch = delivery.batch
-        try:
-            if self._left is not None:
-                batch = batch.slice(0, self._left)
-                self._left -= len(batch)
-            if arrival := batch.last_arrival:
-                await self._view.show(batch)
-                self._records += len(batch)
-                self._payload_bytes += batch.payload_bytes
-                self._last_arrival = max(arrival, self._last_arrival or arrival)
-        except BrokenPipeError:
-            # The reader of the output has what it wanted, as in "| head -1".
-            self._left = 0
-        finally:
-            delivery.release()
-        if self._left == 0:
-            self.stop()
-
-    def observe(self, status: ShardStatus) -> None:
-        self._view.observe(status)
-        lag = 0.0 if status.progress.is_ended else status.lag_seconds(self._clock.now())
-        self._lags[status.shard.key] = lag
-        self._largest_lag = max(lag or 0.0, self._largest_lag)
-
-    def summary(self) -> str | None:
-        """Return a summary of a few lines; ``None`` if no shard has answered."""
-        if not self._lags:
-            return None
-        seconds = max(self._clock.monotonic() - self._started_at, 1e-3)
-        lag = max((lag for lag in self._lags.values() if lag is not None), default=None)
-        end = "at the tip" if lag == 0 else f"{format_behind(lag)} behind the tip"
-        if lag is None:
-            end = "at an unknown distance from the tip"
-        if self._last_arrival is not None:
-            end += f"; the newest record arrived at {iso_utc(self._last_arrival)}"
-        return (
-            f"Read {counted(self._records, 'record')} ({format_bytes(self._payload_bytes)}) of "
-            f"{counted(len(self._lags), 'shard')} in {format_behind(seconds)}.\n"
-            f"On average {format_rate(self._records / seconds)} records/s and "
-            f"{format_bytes(self._payload_bytes / seconds)}/s; largest lag "
-            f"{format_behind(self._largest_lag)}.\nEnded {end}."
-        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -36,7 +37,9 @@ class Desk:
     def __init__(self, *streams: str, newest: int = 0) -> None:
         self.clock = ManualClock()
         begin = Screen(begin=StartingPosition.latest(), place="local server", has_keys=True)
-        self.table = LiveTable(Console(file=io.StringIO()), self.clock, begin, newest=newest)
+        self.table = LiveTable(
+            Console(file=io.StringIO()), begin, deque(maxlen=newest), clock=self.clock
+        )
         self._arns = [f"arn:aws:kinesis:eu-west-1:123456789012:stream/{one}" for one in streams]
         self._progress: dict[Shard, ShardProgress] = {}
         self._reading: dict[Shard, ShardStatus] = {}

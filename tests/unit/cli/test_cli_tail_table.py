@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
+from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,14 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.cli.shared.formats import describe_position, format_behind
 from kinesis_publishers.cli.tail.screen import Amount, Screen, ShardRow
-from kinesis_publishers.cli.tail.session import LiveTable, Meter, TailSession
+from kinesis_publishers.cli.tail.session import LiveTable, Meter
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 _ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
@@ -206,9 +209,8 @@ def test_a_position_is_a_record_an_instant_or_an_end_of_the_shard() -> None:
     ],
 )
 def test_the_summary_says_where_it_ended(lags: list[float | None], end: str | None) -> None:
-    terminal = Terminal()
     clock = ManualClock()
-    session = TailSession(terminal.table, clock)
+    session = LiveTable(Console(), Screen(begin=StartingPosition.latest()), clock=clock)
     for lag in lags:
         status = ShardStatus(
             shard=batch(1).shard,
@@ -224,14 +226,16 @@ def test_the_summary_says_where_it_ended(lags: list[float | None], end: str | No
 class Terminal:
     """A live table on a terminal of 120 columns, and what was drawn on it."""
 
-    def __init__(self, newest: int = 0) -> None:
+    def __init__(
+        self, newest: int = 0, max_records: int | None = None, kind: type[LiveTable] = LiveTable
+    ) -> None:
         self._screen = io.StringIO()
         console = Console(
             file=self._screen, force_terminal=True, width=120, height=50, legacy_windows=False
         )
-        self.clock = SystemClock()
         begin = Screen(begin=StartingPosition.trim_horizon())
-        self.table = LiveTable(console, self.clock, begin, newest=newest)
+        kept: deque[str] = deque(maxlen=newest)
+        self.table = kind(console, begin, kept, clock=SystemClock(), max_records=max_records)
 
     def frames(self) -> list[str]:
         """Return what was drawn, one text for each time."""
@@ -243,14 +247,11 @@ class Terminal:
         rows = re.findall(r"^(\d+) +(\w+) .* (-|\d+ms) [▁-█]{10}", frame, re.MULTILINE)
         return {shard: (state, behind) for shard, state, behind in rows}
 
-    async def run(self, server: LocalKinesis, session: TailSession, **more: str) -> None:
+    async def run(self, server: LocalKinesis, **more: str) -> None:
         properties = server.properties(_ORDERS) | _READ | more
-        async with (
-            asyncio.timeout(30),
-            KinesisDataFetcher.from_properties(properties, session) as fetcher,
-        ):
-            session.fetcher = fetcher
-            await self.table.run(fetcher)
+        reading = KinesisDataFetcher.from_properties(properties, self.table)
+        async with asyncio.timeout(30), reading as self.table.fetcher:
+            await self.table.run()
 
 
 @pytest.mark.parametrize("named", [{}, {"kinesis.shards": f"{_ORDERS}:shardId-000000000002"}])
@@ -261,17 +262,18 @@ async def test_the_table_that_stays_says_how_far_each_shard_was_read_or_that_it_
     local_kinesis.reshard(_ORDERS, 1)
     terminal = Terminal()
     named["kinesis.stream.endpos"] = "LATEST"
-    await terminal.run(local_kinesis, TailSession(terminal.table, terminal.clock), **named)
+    await terminal.run(local_kinesis, **named)
     parents = {} if "kinesis.shards" in named else dict.fromkeys("01", ("ended", "-"))
     assert terminal.shards(terminal.frames()[-1]) == parents | {"2": ("stopped", "0ms")}
 
 
-class FinishOne(TailSession):
+class FinishOne(LiveTable):
     """Finishes the first shard when both have answered; stops when the table has shown that."""
 
-    def __init__(self, terminal: Terminal) -> None:
-        super().__init__(terminal.table, terminal.clock)
-        self._terminal = terminal
+    frames: Callable[[], list[str]]
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
         self._answered: set[str] = set()
 
     def observe(self, status: ShardStatus) -> None:
@@ -279,7 +281,7 @@ class FinishOne(TailSession):
         self._answered.add(status.shard.shard_id)
         if status.shard.shard_id == "shardId-000000000000" and len(self._answered) == 2:
             self.fetcher.finish_shard(status.shard.key)
-        if any("stopped" in frame for frame in self._terminal.frames()):
+        if any("stopped" in frame for frame in self.frames()):
             self.stop()
 
 
@@ -287,8 +289,10 @@ async def test_a_shard_that_is_read_no_further_is_shown_as_stopped_among_the_oth
     local_kinesis: LocalKinesis,
 ) -> None:
     local_kinesis.create_stream(_ORDERS, 2)
-    terminal = Terminal()
-    await terminal.run(local_kinesis, FinishOne(terminal))
+    terminal = Terminal(kind=FinishOne)
+    assert isinstance(terminal.table, FinishOne)
+    terminal.table.frames = terminal.frames
+    await terminal.run(local_kinesis)
     frame = next(frame for frame in terminal.frames() if "stopped" in frame)
     assert terminal.shards(frame) == {
         "0": ("stopped", "0ms"),
@@ -302,9 +306,8 @@ async def test_of_a_large_record_no_more_is_kept_than_a_terminal_can_show(
 ) -> None:
     local_kinesis.create_stream(_ORDERS)
     local_kinesis.put_many(_ORDERS, [("k", payload)])
-    terminal = Terminal(newest=1)
-    session = TailSession(terminal.table, terminal.clock, max_records=1)
-    await terminal.run(local_kinesis, session)
+    terminal = Terminal(newest=1, max_records=1)
+    await terminal.run(local_kinesis)
     (kept,) = terminal.table.newest
     assert len(kept) < 5000
     assert f"{_ORDERS}/shardId-000000000000  k  " in terminal.frames()[-1]
