@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import click
 from attrs import define, field
 
-from kinesis_publishers.cli.put.inputs import Entry, Format, Input, Lines, Rows, Texts, size_of
+from kinesis_publishers.cli.put.inputs import Entry, Format, Input, Lines, Rows, Texts
 from kinesis_publishers.cli.shared.commands import Checked, CleanCommand
 from kinesis_publishers.cli.shared.connection import Connection, connection_options, only_stream
 from kinesis_publishers.cli.shared.console import (
@@ -166,7 +167,7 @@ def put(
     properties = properties.with_values(values)
     if as_json:
         output_bytes()  # Fails before anything is written if there is no output.
-    report = _print_json if as_json else _print_nothing if quiet else _print_line
+    report = _print_json if as_json else None if quiet else _print_line
 
     async def write() -> None:
         async with KinesisProducer.from_properties(properties) as producer:
@@ -177,7 +178,7 @@ def put(
                 # Without a partition key, each record has a random one, too.
                 explicit_hash_key=explicit_hash_key,
                 rate=rate,
-                on_written=_until_output_fails(report),
+                on_written=report,
             )
             with _progress(writing, source, None if data else file, quiet):
                 await writing.run()
@@ -199,7 +200,9 @@ def _progress(writing: Writing, source: Input, file: str | None, is_quiet: bool)
 
     columns = ("{task.description}", BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=size_of(file))
+        # The size of a pipe is not known.
+        size = os.path.getsize(file) if file != "-" and os.path.isfile(file) else None
+        task = bar.add_task("", total=size)
 
         def draw() -> None:
             text = f"{counted(writing.written, 'record')} written"
@@ -207,34 +210,6 @@ def _progress(writing: Writing, source: Input, file: str | None, is_quiet: bool)
 
         writing.on_progress = draw
         yield
-
-
-def _until_output_fails(report: OnWritten) -> OnWritten:
-    """Return ``report`` as a function that does nothing after the output has failed.
-
-    A reader that closes the output does so on purpose; any other failure is reported once.
-    """
-
-    def guarded(number: int, key: str | None, result: PutResult) -> None:
-        nonlocal report
-        try:
-            report(number, key, result)
-        except OSError as error:
-            report = _print_nothing
-            discard_output()
-            if isinstance(error, BrokenPipeError):
-                return
-            with suppress(OSError):  # Messages may go to the same disk.
-                say(
-                    f"The output cannot be written: {error.strerror or error}. Records are still "
-                    f"written; those from number {number:,} on are not listed."
-                )
-
-    return guarded
-
-
-def _print_nothing(_number: int, _key: str | None, _result: PutResult) -> None:
-    pass
 
 
 def _print_line(_number: int, key: str | None, result: PutResult) -> None:
@@ -256,7 +231,8 @@ class Writing:
     """Puts the records of an input, at most ``rate`` per second, and closes the producer.
 
     The keys are those of records without a partition key of their own. ``on_written`` is called
-    with each written record, in order; ``on_progress`` after each change of ``written``.
+    with each written record, in order, until the output fails; ``on_progress`` after each change of
+    ``written``.
     """
 
     _producer: KinesisProducer
@@ -264,7 +240,7 @@ class Writing:
     _partition_key: str | None
     _explicit_hash_key: str | None
     _rate: float | None
-    _on_written: OnWritten
+    _on_written: OnWritten | None
     written: int = field(default=0, init=False)
     on_progress: Callable[[], None] = field(default=lambda: None, init=False)
     _clock: Clock = field(factory=SystemClock, init=False)
@@ -361,8 +337,25 @@ class Writing:
                 self._reported += 1
                 if isinstance(outcome, PutResult):
                     self.written += 1
-                    self._on_written(self._reported, key, outcome)
+                    self._list(self._reported, key, outcome)
                 elif isinstance(outcome, Exception):
                     self._failures.append((self._reported, outcome))
                     self._reading.cancel()
             self.on_progress()
+
+    def _list(self, number: int, key: str | None, result: PutResult) -> None:
+        if self._on_written is None:
+            return
+        try:
+            self._on_written(number, key, result)
+        except OSError as error:
+            self._on_written = None
+            discard_output()
+            # A reader that closes the output does so on purpose.
+            if isinstance(error, BrokenPipeError):
+                return
+            with suppress(OSError):  # Messages may go to the same disk.
+                say(
+                    f"The output cannot be written: {error.strerror or error}. Records are still "
+                    f"written; those from number {number:,} on are not listed."
+                )

@@ -213,8 +213,3 @@ def _json_value(value: object) -> str:
     if hasattr(value, "isoformat"):
         return str(value.isoformat())
     raise TypeError(f"{type(value).__name__} is not a type of JSON")
-
-
-def size_of(file: str) -> int | None:
-    """Return the size of a file in bytes; ``None`` for a pipe."""
-    return os.path.getsize(file) if file != "-" and os.path.isfile(file) else None
