@@ -12,18 +12,9 @@ from typing import Any, Final, TypeVar
 import click
 from attrs import asdict, field, fields_dict, frozen
 
+from kinesis_publishers import config as cf
 from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.shared.commands import LOCAL_PORT, OPTION_KEYS, Checked, read_file
-from kinesis_publishers.config import (
-    AwsConfig,
-    CredentialsConfig,
-    DiscoveryConfig,
-    Properties,
-    RegistrationConfig,
-    SourceConfig,
-    StreamsConfig,
-    StreamSelector,
-)
 from kinesis_publishers.config.catalogue import find_option
 from kinesis_publishers.config.properties import pairs_in
 from kinesis_publishers.model import Shard, StreamIdentity
@@ -36,20 +27,20 @@ _V = TypeVar("_V")
 _PATIENCE: Final = {
     options.max_retries: 3
     for options in (
-        DiscoveryConfig.describe_retry,
-        DiscoveryConfig.list_shards_retry,
-        RegistrationConfig.describe_retry,
-        RegistrationConfig.list_retry,
-        RegistrationConfig.register_retry,
+        cf.DiscoveryConfig.describe_retry,
+        cf.DiscoveryConfig.list_shards_retry,
+        cf.RegistrationConfig.describe_retry,
+        cf.RegistrationConfig.list_retry,
+        cf.RegistrationConfig.register_retry,
     )
 }
 # The defaults of the local server, which accepts any credentials and any region.
 LOCAL: Final = MappingProxyType(
     {
-        AwsConfig.endpoint_url.full_key: f"http://127.0.0.1:{LOCAL_PORT}",
-        AwsConfig.region.full_key: "us-east-1",
-        CredentialsConfig.access_key_id.full_key: "local",
-        CredentialsConfig.secret_key.full_key: "local",
+        cf.AwsConfig.endpoint_url.full_key: f"http://127.0.0.1:{LOCAL_PORT}",
+        cf.AwsConfig.region.full_key: "us-east-1",
+        cf.CredentialsConfig.access_key_id.full_key: "local",
+        cf.CredentialsConfig.secret_key.full_key: "local",
     }
 )
 
@@ -72,7 +63,7 @@ class Connection:
         more: Mapping[str, str | None] = MappingProxyType({}),
         *,
         complete: bool = True,
-    ) -> Properties:
+    ) -> cf.Properties:
         """Return everything as properties; raises ``ConfigErrors``.
 
         The last source takes precedence: the file, ``--local``, the single properties, the other
@@ -86,20 +77,20 @@ class Connection:
         # The same option may stand in the file in another spelling.
         file = [(key, value) for key, value in self.config if _full_key(key) not in line]
         named = [(key, value) for key, value in line.items() if value is not None]
-        properties = Properties.from_pairs([*file, *named], complete=complete)
+        properties = cf.Properties.from_pairs([*file, *named], complete=complete)
         patience = {key: n for key, n in _PATIENCE.items() if not properties.is_given(key)}
         return properties.with_values(patience)
 
     def properties_without_reading(
         self, more: Mapping[str, str | None] = MappingProxyType({})
-    ) -> Properties:
+    ) -> cf.Properties:
         """Return :meth:`properties`, which may lack what only reading needs, such as ARNs."""
-        publisher = SourceConfig.record_publisher
+        publisher = cf.SourceConfig.record_publisher
         return self.properties({publisher.full_key: publisher.default, **more})
 
 
 async def listed_shards(
-    properties: Properties,
+    properties: cf.Properties,
 ) -> tuple[dict[StreamIdentity, tuple[Shard, ...]], datetime]:
     """Return the streams with all shards that they list, and the time of the service."""
     async with open_control(properties) as control:
@@ -108,9 +99,9 @@ async def listed_shards(
         return found, control.clock.now()
 
 
-def only_stream(properties: Properties) -> StreamSelector:
+def only_stream(properties: cf.Properties) -> cf.StreamSelector:
     """Return the one stream; several are wrong usage."""
-    streams = StreamsConfig.from_properties(properties).streams
+    streams = cf.StreamsConfig.from_properties(properties).streams
     if len(streams) > 1:
         names = ", ".join(stream.name for stream in streams)
         raise click.UsageError(
