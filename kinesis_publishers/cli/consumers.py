@@ -15,7 +15,7 @@ from kinesis_publishers.cli.leases.rows import (
     settled_rows,
     shards_of,
 )
-from kinesis_publishers.cli.shared.commands import Checked, CleanGroup, confirm, yes_option
+from kinesis_publishers.cli.shared.commands import CleanGroup, checked, confirm, yes_option
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import (
     new_table,
@@ -44,9 +44,8 @@ _Found: TypeAlias = list[tuple[str, StreamConsumer]]
 _TIMEOUT: Final = RegistrationConfig.register_timeout_seconds
 _CONSUMER: Final = RegistrationConfig.consumer_name
 _ARN: Final = RegistrationConfig.consumer_arn.member
-_NAME: Final = Checked("name", _CONSUMER.parse, f"got {{}}, expected {_CONSUMER.parser.accepts}.")
-_NAME_OR_ARN: Final = Checked(
-    "name or arn",
+_NAME: Final = checked(_CONSUMER.parse, f"got {{}}, expected {_CONSUMER.parser.accepts}.")
+_NAME_OR_ARN: Final = checked(
     lambda text: (_ARN if ":" in text else _CONSUMER).parse(text),
     "got {}, expected the name or the ARN of a stream consumer.",
 )
@@ -120,7 +119,7 @@ def register(name: str, wait: bool, connection: Connection) -> None:
 @click.argument("name", type=_NAME)
 @click.option(
     "--timeout",
-    type=Checked("duration", _TIMEOUT.parse, "{} is not a duration such as 90s, 10m or 2h."),
+    type=checked(_TIMEOUT.parse, "{} is not a duration such as 90s, 10m or 2h."),
     metavar="DURATION",
     help="How long to wait, such as 90s or 5m. By default, "
     f"{_TIMEOUT.full_key}, which is {_TIMEOUT.default:g} s.",

@@ -30,7 +30,12 @@ from kinesis_publishers.cli.shared.event_loop import run_until_signal
     help="Refuse what AWS refuses (calls, bytes and sizes per shard), or nothing.",
 )
 @click.option(
-    "--stream", default="demo", show_default=True, type=STREAM_NAME, help="A stream to create."
+    "--stream",
+    default="demo",
+    show_default=True,
+    type=STREAM_NAME,
+    metavar="TEXT",
+    help="A stream to create.",
 )
 @click.option(
     "--shards",

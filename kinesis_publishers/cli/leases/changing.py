@@ -19,7 +19,7 @@ from kinesis_publishers.cli.leases.rows import (
     shards_of,
     single_readers,
 )
-from kinesis_publishers.cli.shared.commands import Checked, CleanCommand, confirm, yes_option
+from kinesis_publishers.cli.shared.commands import CleanCommand, checked, confirm, yes_option
 from kinesis_publishers.cli.shared.connection import listed_shards
 from kinesis_publishers.cli.shared.console import print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
@@ -57,8 +57,7 @@ def _position(text: str) -> StartingPosition:
     return StartingPosition(kind, SequenceNumber(value) if value else None)
 
 
-_POSITION: Final = Checked(
-    "position",
+_POSITION: Final = checked(
     _position,
     "got {}, expected TRIM_HORIZON, LATEST, AT_TIMESTAMP:TIME, AT_SEQUENCE_NUMBER:NUMBER or "
     "AFTER_SEQUENCE_NUMBER:NUMBER.",

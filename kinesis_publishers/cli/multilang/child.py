@@ -41,11 +41,7 @@ class Child:
 
     @classmethod
     async def start(cls, name: str, command: Sequence[str], clock: Clock) -> Self:
-        """Start the process for the shard ``name``.
-
-        Raises:
-            ProcessorError: it cannot be started.
-        """
+        """Start the process for the shard ``name``; raises ``ProcessorError``."""
         try:
             # A group of its own: Ctrl-C is for this process, which ends the others in order.
             process = await asyncio.create_subprocess_exec(
@@ -64,11 +60,7 @@ class Child:
             self._process.stdin.write(line)
 
     async def answer(self) -> dict[str, Any]:
-        """Return the next message of the process.
-
-        Raises:
-            ProcessorError: the process has ended, or closed its standard output.
-        """
+        """Return the next message; raises ``ProcessorError`` after the end of its output."""
         while line := await self._line():
             if (found := _parse(line)) is not None:
                 return found

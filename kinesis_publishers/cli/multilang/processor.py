@@ -55,11 +55,7 @@ class ShardProcessor:
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
     async def run(self) -> None:
-        """Work until the shard ends, is lost or is left.
-
-        Raises:
-            ProcessorError: the process does not do what it should.
-        """
+        """Work until the shard ends, is lost or is left; raises ``ProcessorError``."""
         self._task = asyncio.current_task()
         try:
             if self._former is not None and not self.is_cut:

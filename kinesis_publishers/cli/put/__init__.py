@@ -14,7 +14,7 @@ import click
 from attrs import define, field
 
 from kinesis_publishers.cli.put.inputs import Entry, Format, Input, Lines, Rows, Texts
-from kinesis_publishers.cli.shared.commands import Checked, CleanCommand
+from kinesis_publishers.cli.shared.commands import CleanCommand, checked
 from kinesis_publishers.cli.shared.connection import Connection, connection_options, only_stream
 from kinesis_publishers.cli.shared.console import (
     discard_output,
@@ -86,15 +86,13 @@ def _check_hash_key(text: str) -> str:
 @click.option(
     "-k",
     "--partition-key",
-    type=Checked("key", _check_partition_key, "got {}, expected 1 to 256 characters."),
+    type=checked(_check_partition_key, "got {}, expected 1 to 256 characters."),
     metavar="KEY",
     help="The partition key of all records. By default, each record has a random one.",
 )
 @click.option(
     "--explicit-hash-key",
-    type=Checked(
-        "number", _check_hash_key, "got {}, expected a decimal number from 0 to 2^128 - 1."
-    ),
+    type=checked(_check_hash_key, "got {}, expected a decimal number from 0 to 2^128 - 1."),
     metavar="NUMBER",
     help="The hash key that chooses the shard instead of the partition key.",
 )

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 import click
 
@@ -19,6 +19,8 @@ from kinesis_publishers.cli.shared.console import discard_output, log_everything
 from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
 from kinesis_publishers.config.assignments import SHORT_NAMES
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError, MissingOptionError
+
+_T = TypeVar("_T")
 
 OPTION_KEYS: Final = {
     "streams": StreamsConfig.names.full_key,
@@ -148,25 +150,19 @@ def confirm(question: str, *, refusal: str) -> None:
         raise click.ClickException(f"Not confirmed: {refusal}. In scripts, use --yes.")
 
 
-# Generic only since click 8.4.
-class Checked(click.ParamType):  # type: ignore[type-arg]
-    """A type of option: ``check`` returns the value of a text, or raises ``ValueError``.
+def checked(check: Callable[[str], _T], refusal: str) -> Callable[[str], _T]:
+    """Return ``check`` as a type of option, which refuses a text with ``refusal``.
 
-    ``name`` is for the help, and ``refusal`` is the message, in which ``{}`` is the text.
+    ``{}`` in it is the text. ``check`` raises ``ValueError`` or ``OverflowError``.
     """
 
-    def __init__(self, name: str, check: Callable[[str], object], refusal: str) -> None:
-        self.name = name
-        self._check = check
-        self._refusal = refusal
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> object:
+    def convert(text: str) -> _T:
         try:
-            return self._check(value)
+            return check(text)
         except (ValueError, OverflowError):
-            self.fail(self._refusal.format(repr(value)), param, ctx)
+            raise click.BadParameter(refusal.format(repr(text))) from None
+
+    return convert
 
 
 def _stream_name(text: str) -> str:
@@ -175,8 +171,7 @@ def _stream_name(text: str) -> str:
     return StreamSelector.parse(text).name
 
 
-STREAM_NAME: Final = Checked(
-    "text",
+STREAM_NAME: Final = checked(
     _stream_name,
     "{} is not the name of a stream: 1 to 128 letters, digits, '_', '.' or '-'.",
 )

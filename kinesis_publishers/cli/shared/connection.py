@@ -14,7 +14,7 @@ from attrs import asdict, field, fields_dict, frozen
 
 from kinesis_publishers import config as cf
 from kinesis_publishers.assembly import open_control
-from kinesis_publishers.cli.shared.commands import LOCAL_PORT, OPTION_KEYS, Checked, read_file
+from kinesis_publishers.cli.shared.commands import LOCAL_PORT, OPTION_KEYS, checked, read_file
 from kinesis_publishers.config.catalogue import find_option
 from kinesis_publishers.config.properties import pairs_in
 from kinesis_publishers.model import Shard, StreamIdentity
@@ -35,14 +35,12 @@ _PATIENCE: Final = {
     )
 }
 # The defaults of the local server, which accepts any credentials and any region.
-LOCAL: Final = MappingProxyType(
-    {
-        cf.AwsConfig.endpoint_url.full_key: f"http://127.0.0.1:{LOCAL_PORT}",
-        cf.AwsConfig.region.full_key: "us-east-1",
-        cf.CredentialsConfig.access_key_id.full_key: "local",
-        cf.CredentialsConfig.secret_key.full_key: "local",
-    }
-)
+LOCAL: Final = {
+    cf.AwsConfig.endpoint_url.full_key: f"http://127.0.0.1:{LOCAL_PORT}",
+    cf.AwsConfig.region.full_key: "us-east-1",
+    cf.CredentialsConfig.access_key_id.full_key: "local",
+    cf.CredentialsConfig.secret_key.full_key: "local",
+}
 
 
 @frozen(kw_only=True)
@@ -59,10 +57,7 @@ class Connection:
     is_local: bool = False
 
     def properties(
-        self,
-        more: Mapping[str, str | None] = MappingProxyType({}),
-        *,
-        complete: bool = True,
+        self, more: Mapping[str, str | None] = MappingProxyType({}), *, complete: bool = True
     ) -> cf.Properties:
         """Return everything as properties; raises ``ConfigErrors``.
 
@@ -128,7 +123,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 # The text is not repeated: it may be a secret.
-_PAIR: Final = Checked("pair", _pair, "expected KEY=VALUE, as kinesis.stream.initpos=TRIM_HORIZON.")
+_PAIR: Final = checked(_pair, "expected KEY=VALUE, as kinesis.stream.initpos=TRIM_HORIZON.")
 _STREAM: Final = click.option(
     "--stream",
     "streams",
