@@ -29,8 +29,7 @@ from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import ProducerConfig
 from kinesis_publishers.config.option import Option
 from kinesis_publishers.errors import InvalidRecordError, RecordsNotWrittenError
-from kinesis_publishers.model.shards import parse_hash_key
-from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY
+from kinesis_publishers.model.user_records import UserRecord
 from kinesis_publishers.producing import KinesisProducer, PutResult
 
 # Defaults of this command. One call at a time: a refused record is written before those of the next
@@ -47,17 +46,14 @@ _CLOSE_SECONDS: Final = 2.0
 OnWritten: TypeAlias = Callable[[int, str | None, PutResult], None]
 """Takes the number of a record, counted from 1, its partition key, and where it was written."""
 
-
-def _check_partition_key(text: str) -> str:
-    if not 1 <= len(text) <= LONGEST_PARTITION_KEY:
-        raise ValueError("too short or too long")
-    text.encode()  # raises for what the command line had that is not UTF-8
-    return text
-
-
-def _check_hash_key(text: str) -> str:
-    parse_hash_key(text)
-    return text
+_PARTITION_KEY: Final = checked(
+    lambda text: UserRecord(data=b"", partition_key=text).partition_key,
+    "got {}, expected 1 to 256 characters.",
+)
+_HASH_KEY: Final = checked(
+    lambda text: UserRecord(data=b"", partition_key="-", explicit_hash_key=text).explicit_hash_key,
+    "got {}, expected a decimal number from 0 to 2^128 - 1.",
+)
 
 
 @click.command(cls=CleanCommand)
@@ -86,13 +82,13 @@ def _check_hash_key(text: str) -> str:
 @click.option(
     "-k",
     "--partition-key",
-    type=checked(_check_partition_key, "got {}, expected 1 to 256 characters."),
+    type=_PARTITION_KEY,
     metavar="KEY",
     help="The partition key of all records. By default, each record has a random one.",
 )
 @click.option(
     "--explicit-hash-key",
-    type=checked(_check_hash_key, "got {}, expected a decimal number from 0 to 2^128 - 1."),
+    type=_HASH_KEY,
     metavar="NUMBER",
     help="The hash key that chooses the shard instead of the partition key.",
 )
