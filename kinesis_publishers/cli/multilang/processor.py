@@ -18,7 +18,7 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.delivery import Delivery
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress
 
-# What is to be done, and what is set after it; if it is cancelled before, nothing is done.
+# The work of a call, and the future of its end: if that is cancelled before, nothing is done.
 _Call: TypeAlias = tuple[Callable[[], Awaitable[None]], asyncio.Future[None]]
 _ASK_AGAIN_SECONDS: Final = 0.2
 # The names and fields of the messages in the KCL 3.5's amazon-kinesis-client-multilang.
