@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import click
 from attrs import define, field
 
-from kinesis_publishers.cli.put.inputs import Entry, Format, Input, Lines, Rows, Texts
+from kinesis_publishers.cli.put.inputs import FORMATS, Entry, Input, Lines, Rows, Texts, format_of
 from kinesis_publishers.cli.shared.commands import CleanCommand, checked
 from kinesis_publishers.cli.shared.connection import Connection, connection_options, only_stream
 from kinesis_publishers.cli.shared.console import (
@@ -69,7 +69,7 @@ _HASH_KEY: Final = checked(
 @click.option(
     "--format",
     "form",
-    type=click.Choice([one.value for one in Format]),
+    type=click.Choice(FORMATS),
     help="The format of the file. By default, the extension .csv or .parquet decides.",
 )
 @click.option("--whole", is_flag=True, help="Put the whole file, unchanged, as one record.")
@@ -134,12 +134,12 @@ def put(
     """
     if as_json and quiet:
         raise click.UsageError("Use --json or --quiet, not both.")
-    kind = Format.of(file) if form is None else Format(form)
+    kind = form or format_of(file)
     if data and (file != "-" or whole or form):
         raise click.UsageError("DATA are the records: leave out --file, --format and --whole.")
     if whole and form:
         raise click.UsageError("Use --whole or --format, not both.")
-    if (data or whole or kind is Format.LINES) and (data_column or key_column):
+    if (data or whole or kind == "lines") and (data_column or key_column):
         raise click.UsageError("--data-column and --key-column need a table: csv or parquet.")
     if key_column and (partition_key or explicit_hash_key):
         raise click.UsageError(
@@ -149,7 +149,7 @@ def put(
     source: Input
     if data:
         source = Texts(data)
-    elif whole or kind is Format.LINES:
+    elif whole or kind == "lines":
         source = Lines(file, whole)
     else:
         source = Rows(file, kind, data_column, key_column)

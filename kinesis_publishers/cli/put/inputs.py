@@ -10,7 +10,6 @@ import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from decimal import Decimal
-from enum import Enum
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, Final, TypeAlias
 
@@ -28,17 +27,13 @@ Entry: TypeAlias = tuple[bytes, str | None]
 _ADVICE: Final = "give DATA or --file"
 # The number of rows in a group.
 _ROWS: Final = 500
+FORMATS: Final = ("lines", "csv", "parquet")
 
 
-class Format(Enum):
-    LINES = "lines"
-    CSV = "csv"
-    PARQUET = "parquet"
-
-    @classmethod
-    def of(cls, file: str) -> Format:
-        extension = os.path.splitext(file)[1].lower()
-        return {".csv": cls.CSV, ".parquet": cls.PARQUET}.get(extension, cls.LINES)
+def format_of(file: str) -> str:
+    """Return which of :data:`FORMATS` the extension of a file means."""
+    extension = os.path.splitext(file)[1].lower().removeprefix(".")
+    return extension if extension in ("csv", "parquet") else "lines"
 
 
 @define(eq=False)
@@ -93,7 +88,7 @@ class Rows:
     """
 
     _file: str
-    _format: Format
+    _format: str
     _data_column: str | None
     _key_column: str | None
     read_bytes: int = 0
@@ -113,11 +108,11 @@ class Rows:
 
     def _tables(self, stream: BinaryIO) -> Iterator[Sequence[Mapping[str, Any]]]:
         try:
-            yield from (self._csv if self._format is Format.CSV else self._parquet)(stream)
+            yield from (self._csv if self._format == "csv" else self._parquet)(stream)
         except UnicodeDecodeError as error:
             raise self._error(f"is not UTF-8: {error}") from error
         except (csv.Error, ArithmeticError, ValueError) as error:
-            raise self._error(f"cannot be read as {self._format.value}: {error}") from error
+            raise self._error(f"cannot be read as {self._format}: {error}") from error
 
     def _csv(self, stream: BinaryIO) -> Iterator[Sequence[Mapping[str, Any]]]:
         csv.field_size_limit(MAX_RECORD_BYTES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from codecs import getincrementaldecoder
 from contextlib import suppress
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Any, Final
 
 import orjson
@@ -14,6 +13,7 @@ from kinesis_publishers.cli.shared.console import printable
 from kinesis_publishers.model import Record, StartingPosition
 from kinesis_publishers.model.shards import MAX_HASH_KEY
 
+DATA_ENCODINGS: Final = ("base64", "text", "json")
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _SPACES: Final = bytes.maketrans(b"\n\r\t", b"   ")
 _SPANS: Final = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
@@ -76,16 +76,11 @@ def describe_position(position: StartingPosition) -> str:
     return str(position.sequence_number or position)
 
 
-class DataEncoding(Enum):
-    BASE64 = "base64"
-    TEXT = "text"
-    JSON = "json"
-
-
-def json_line(record: Record, encoding: DataEncoding) -> bytes:
+def json_line(record: Record, encoding: str) -> bytes:
     """Return ``record`` as a JSON object on a line, with the ``data_encoding`` of its payload.
 
-    A payload that is not JSON is shown as text, and one that is not UTF-8 as base64.
+    ``encoding`` is one of :data:`DATA_ENCODINGS`. A payload that is not JSON is shown
+    as text, and one that is not UTF-8 as base64.
     """
     used, data = _encode(record.data, encoding)
     fields = {
@@ -96,7 +91,7 @@ def json_line(record: Record, encoding: DataEncoding) -> bytes:
         "partition_key": record.partition_key,
         "approximate_arrival_timestamp": iso_utc(record.approximate_arrival_timestamp),
         "encryption_type": record.encryption_type,
-        "data_encoding": used.value,
+        "data_encoding": used,
         "data": data,
     }
     return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
@@ -131,13 +126,13 @@ def _json_on_a_line(data: bytes) -> bytes | None:
     return None
 
 
-def _encode(data: bytes, encoding: DataEncoding) -> tuple[DataEncoding, Any]:
-    if encoding is DataEncoding.JSON and (line := _json_on_a_line(data)):
-        return DataEncoding.JSON, orjson.Fragment(line)
-    if encoding is not DataEncoding.BASE64:
+def _encode(data: bytes, encoding: str) -> tuple[str, Any]:
+    if encoding == "json" and (line := _json_on_a_line(data)):
+        return "json", orjson.Fragment(line)
+    if encoding != "base64":
         with suppress(UnicodeDecodeError):
-            return DataEncoding.TEXT, data.decode("utf-8")
+            return "text", data.decode("utf-8")
     # Only records need it.
     import pybase64
 
-    return DataEncoding.BASE64, pybase64.b64encode(data).decode("ascii")
+    return "base64", pybase64.b64encode(data).decode("ascii")

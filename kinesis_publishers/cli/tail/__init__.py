@@ -22,7 +22,7 @@ from kinesis_publishers.cli.shared.connection import (
 )
 from kinesis_publishers.cli.shared.console import output_bytes, output_console, say
 from kinesis_publishers.cli.shared.event_loop import OutputPipe, run_until_signal
-from kinesis_publishers.cli.shared.formats import DataEncoding, json_line, plain_line
+from kinesis_publishers.cli.shared.formats import DATA_ENCODINGS, json_line, plain_line
 from kinesis_publishers.cli.tail.screen import Screen
 from kinesis_publishers.cli.tail.session import LiveTable, RecordLines, TailSession
 from kinesis_publishers.clock import ServiceClock, SystemClock
@@ -87,7 +87,7 @@ _ADVICE: Final = f"-P {_PUBLISHER}=EFO -P {_NAME}=NAME"
 @click.option(
     "--data",
     "encoding",
-    type=click.Choice([one.value for one in DataEncoding]),
+    type=click.Choice(DATA_ENCODINGS),
     help="With --json: the encoding of payloads.  [default: base64]",
 )
 @click.option("--lines", is_flag=True, help="Print a line per record, on a terminal too.")
@@ -139,7 +139,11 @@ def tail(
     for sentence in left_out:
         say(sentence)
     is_table = not (as_json or lines) and sys.stdout.isatty()
-    used = DataEncoding(encoding or "base64") if as_json else None
+
+    def line_of(record: Record) -> bytes:
+        if as_json:
+            return json_line(record, encoding or "base64")
+        return f"{plain_line(record)}\n".encode()
 
     async def read() -> None:
         if is_table:
@@ -151,9 +155,7 @@ def tail(
             )
         else:
             pipe = OutputPipe(output_bytes())
-            session = RecordLines(
-                pipe, lambda record: _line(record, used), clock=clock, max_records=max_records
-            )
+            session = RecordLines(pipe, line_of, clock=clock, max_records=max_records)
         try:
             async with KinesisDataFetcher.from_properties(
                 properties, session, clock=clock
@@ -182,10 +184,6 @@ def _place(properties: cf.Properties) -> str | None:
     endpoint = cf.AwsConfig.from_properties(properties).endpoint_url
     host = urlsplit(endpoint).hostname if endpoint else None
     return "local server" if host in ("127.0.0.1", "::1", "localhost") else host
-
-
-def _line(record: Record, encoding: DataEncoding | None) -> bytes:
-    return json_line(record, encoding) if encoding else f"{plain_line(record)}\n".encode()
 
 
 def _positions(start: str | None, end: str | None) -> dict[str, str | None]:
