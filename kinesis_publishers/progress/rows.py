@@ -156,8 +156,11 @@ class ProgressRows:
         known = self.stored.get(key)
         if is_committed is None and (known is None or known.version != version):
             try:
+                if known is None or known.version.writer != version.writer:
+                    # The transaction has ended: it would replace no version of another writer.
+                    raise StaleCheckpointError(f"Another writer has changed the row of {key}.")
                 # It also refuses the transaction from now on, wherever that is under way.
-                await self.save([] if known is None else [known.checkpoint])
+                await self.save([known.checkpoint])
                 return False
             except StaleCheckpointError as refused:
                 await learn(refused)

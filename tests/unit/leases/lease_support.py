@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite
 from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
 from kinesis_publishers.config import LeaseConfig, LeaseFormat
 from kinesis_publishers.errors import ConnectionFailedError
@@ -74,6 +74,11 @@ class CountingStore(MemoryCheckpointStore):
         self.calls["save"] += 1
         self.calls["rows"] += len(writes)
         return await super().save(writes)
+
+    def join(self, transaction: Any, write: CheckpointWrite, *_: object) -> JoinedWrite:
+        """Let a transaction write that is never committed."""
+        attempt = self._book.attempt_joined(write.shard, write.expected)
+        return JoinedWrite(version=attempt.version, execute=lambda: True)
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         self._check()

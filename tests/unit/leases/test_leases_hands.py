@@ -14,7 +14,12 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers.config import CheckpointConfig
-from kinesis_publishers.errors import ConnectionFailedError, LeaseError, ReaderReplacedError
+from kinesis_publishers.errors import (
+    ConnectionFailedError,
+    LeaseError,
+    ReaderReplacedError,
+    StaleCheckpointError,
+)
 from kinesis_publishers.events import LeaseLost, LeaseReleased
 from kinesis_publishers.leases.rules import lease_of, with_lease
 from kinesis_publishers.model import (
@@ -344,3 +349,20 @@ async def test_leases_are_released_although_a_leader_cannot_be_told(
     one = await group.working("one", SHARDS[:1])
     await one.leases.close()
     assert group.lease(SHARDS[0]).owner is None
+
+
+async def test_a_transaction_of_a_lost_shard_leaves_the_row_of_its_new_worker_alone() -> None:
+    """A worker that stood still in a transaction, which has ended meanwhile, asks how it ended."""
+    group, shard = Group(), SHARDS[0]
+    slow = await group.working("slow", [shard])
+    checkpointer = Checkpointer(slow.leases, CONFIG, group.clock)
+    checkpointer.join(shard.key, at(1), None, {})
+    new = await group.begin("new", [shard])
+    await new.look_for(2 * FAILOVER, group.clock)
+    before = group.rows[shard.key]
+    await slow.look()
+    with pytest.raises(StaleCheckpointError):
+        await checkpointer.settle(shard.key, is_committed=None)
+    assert group.rows[shard.key] == before
+    await new.look()
+    assert new.readable == {0}
