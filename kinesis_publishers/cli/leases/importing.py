@@ -10,7 +10,6 @@ from typing import Any, Final, TypeAlias
 import click
 from attrs import evolve
 
-from kinesis_publishers import config as cf
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.assembly import with_region
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
@@ -28,6 +27,14 @@ from kinesis_publishers.cli.shared.connection import listed_shards
 from kinesis_publishers.cli.shared.console import new_table, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.config import (
+    AwsConfig,
+    CheckpointConfig,
+    DynamoDbCheckpointConfig,
+    InitialPositionConfig,
+    LeaseConfig,
+    Properties,
+)
 from kinesis_publishers.engine.lineage import generations, pinned_progress, starting_progress
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.leases.rows import first_row
@@ -76,7 +83,7 @@ def import_command(
     from_application: str | None,
     dry_run: bool,
     force: bool,
-    properties: cf.Properties,
+    properties: Properties,
 ) -> None:
     """Take over the checkpoints of another application, which is stopped, or of a backup.
 
@@ -98,7 +105,7 @@ def import_command(
     if file is not None:
         read: _Reader = partial(_read_lines, read_file(file))
     else:
-        name = from_application or cf.CheckpointConfig.from_properties(properties).application or ""
+        name = from_application or CheckpointConfig.from_properties(properties).application or ""
         read = partial(_read_table, properties, program, name, table or name)
     run_until_signal(_import(properties, read, is_dry_run=dry_run, replaces=force))
 
@@ -115,21 +122,21 @@ async def _read_lines(content: bytes, _: Sequence[StreamIdentity]) -> list[_Foun
 
 
 async def _read_table(
-    properties: cf.Properties,
+    properties: Properties,
     program: str | None,
     application: str,
     table: str,
     streams: Sequence[StreamIdentity],
 ) -> list[_Found]:
     properties = with_region(properties)
-    aws = cf.AwsConfig.from_properties(properties)
-    endpoint = cf.DynamoDbCheckpointConfig.from_properties(properties).endpoint_url
-    config = cf.DynamoDbCheckpointConfig(table=table, endpoint_url=endpoint, create_table=False)
-    retry = cf.CheckpointConfig.from_properties(properties).retry
+    aws = AwsConfig.from_properties(properties)
+    endpoint = DynamoDbCheckpointConfig.from_properties(properties).endpoint_url
+    config = DynamoDbCheckpointConfig(table=table, endpoint_url=endpoint, create_table=False)
+    retry = CheckpointConfig.from_properties(properties).retry
     context = CheckpointStoreContext(application=application, retry=retry, clock=SystemClock())
     if program not in _NUMBER_TABLES:
         # Also zio-kinesis's: what counts here is the same.
-        initial = cf.InitialPositionConfig.from_properties(properties).positions
+        initial = InitialPositionConfig.from_properties(properties).positions
         # By any writer.
         context = evolve(context, application="")
         async with KclLeaseTable(context, aws, config, initial) as store:
@@ -156,7 +163,7 @@ async def _read_table(
 
 
 async def _import(
-    properties: cf.Properties, read: _Reader, *, is_dry_run: bool, replaces: bool
+    properties: Properties, read: _Reader, *, is_dry_run: bool, replaces: bool
 ) -> None:
     found, now = await listed_shards(properties)
     streams = [*found]
@@ -208,14 +215,14 @@ def _batches(
     taken: Mapping[ShardKey, ShardProgress],
     shards: Sequence[Shard],
     streams: Sequence[StreamIdentity],
-    properties: cf.Properties,
+    properties: Properties,
 ) -> Iterator[list[Checkpoint]]:
     """Yield the rows to write: parents first, and at last the marks that the streams have begun.
 
     If this is interrupted, the streams have not begun, and nothing counts as read.
     """
     created_at = {one.arn: one.created_at for one in streams}
-    has_leases = cf.LeaseConfig.from_properties(properties).is_enabled
+    has_leases = LeaseConfig.from_properties(properties).is_enabled
     for generation in generations(shards):
         rows = [first_row(one, created_at[one.stream_arn], taken[one.key]) for one in generation]
         yield rows if has_leases else [evolve(row, lease=None) for row in rows]

@@ -18,7 +18,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from kinesis_publishers import config as cf
 from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.assembly import open_checkpoint_store, open_control
 from kinesis_publishers.checkpoints.stored_form import instant_text, progress_fields
@@ -36,6 +35,14 @@ from kinesis_publishers.cli.shared.console import (
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import describe_position, format_behind, format_bytes
 from kinesis_publishers.clock import Clock, SystemClock
+from kinesis_publishers.config import (
+    CheckpointConfig,
+    DynamoDbCheckpointConfig,
+    LeaseConfig,
+    Properties,
+    SqlCheckpointConfig,
+    StreamsConfig,
+)
 from kinesis_publishers.leases.rules import Rows, lease_of
 from kinesis_publishers.model import (
     WHOLE_STREAM,
@@ -49,34 +56,34 @@ from kinesis_publishers.model import (
 _T = TypeVar("_T")
 
 _CREATES: Final = {
-    "sql": cf.SqlCheckpointConfig.create_table,
-    "dynamodb": cf.DynamoDbCheckpointConfig.create_table,
+    "sql": SqlCheckpointConfig.create_table,
+    "dynamodb": DynamoDbCheckpointConfig.create_table,
 }
-_PLACES: Final = {cf.DynamoDbCheckpointConfig.table, cf.DynamoDbCheckpointConfig.endpoint_url}
+_PLACES: Final = {DynamoDbCheckpointConfig.table, DynamoDbCheckpointConfig.endpoint_url}
 _PERIOD_SECONDS: Final = 1.0
 
 
 def lease_options(command: Callable[..., _T]) -> Callable[..., _T]:
     """Give ``command`` the common options as ``properties``; see :func:`connection_options`."""
-    application = cf.CheckpointConfig.application.full_key
+    application = CheckpointConfig.application.full_key
 
     @click.option("--application", metavar="NAME", help=f"The application; sets {application}.")
     @connection_options
     @functools.wraps(command)
     def with_properties(*args: Any, connection: Connection, **options: Any) -> _T:
         properties = connection.properties_without_reading()
-        config = cf.CheckpointConfig.from_properties(properties)
+        config = CheckpointConfig.from_properties(properties)
         if config.application is None:
             raise click.UsageError(
                 f"Nothing names the application: use --application, or set {application}."
             )
         if config.store == "memory":
             raise click.UsageError(
-                f"{cf.CheckpointConfig.store.full_key} is memory, which ends with its process: "
+                f"{CheckpointConfig.store.full_key} is memory, which ends with its process: "
                 "there is nothing to show or to change."
             )
         # A person waits, as for the service.
-        retries = cf.CheckpointConfig.retry.max_retries
+        retries = CheckpointConfig.retry.max_retries
         if not properties.is_given(retries):
             properties = properties.with_values({retries: 3})
         return command(*args, properties=properties, **options)
@@ -86,13 +93,13 @@ def lease_options(command: Callable[..., _T]) -> Callable[..., _T]:
 
 @asynccontextmanager
 async def open_store(
-    properties: cf.Properties, *, creates: bool = False
+    properties: Properties, *, creates: bool = False
 ) -> AsyncIterator[CheckpointStore]:
     """Open the store; unless this ``creates`` a table, it must exist."""
-    created_by = _CREATES.get(properties.get(cf.CheckpointConfig.store))
+    created_by = _CREATES.get(properties.get(CheckpointConfig.store))
     if created_by and not creates:
         # The options of a new table must not be set then.
-        of_new_tables = dict.fromkeys({*cf.DynamoDbCheckpointConfig.options()} - _PLACES)
+        of_new_tables = dict.fromkeys({*DynamoDbCheckpointConfig.options()} - _PLACES)
         properties = properties.with_values({**of_new_tables, created_by: False})
     async with open_checkpoint_store(properties, clock=SystemClock()) as store:
         # The others need no call to Kinesis.
@@ -102,9 +109,9 @@ async def open_store(
         yield store
 
 
-async def load_rows(store: CheckpointStore, properties: cf.Properties) -> Rows:
+async def load_rows(store: CheckpointStore, properties: Properties) -> Rows:
     """Return the rows of the streams that the properties name, with those of whole streams."""
-    streams = {one.name: one.arn for one in cf.StreamsConfig.from_properties(properties).streams}
+    streams = {one.name: one.arn for one in StreamsConfig.from_properties(properties).streams}
     found = await store.load()
     return {
         key: found[key]
@@ -113,7 +120,7 @@ async def load_rows(store: CheckpointStore, properties: cf.Properties) -> Rows:
     }
 
 
-async def load_shards(properties: cf.Properties) -> Rows:
+async def load_shards(properties: Properties) -> Rows:
     async with open_store(properties) as store:
         return shards_of(await load_rows(store, properties))
 
@@ -137,7 +144,7 @@ def single_readers(rows: Rows, keys: Iterable[ShardKey]) -> list[StoredCheckpoin
 
 
 async def settled_rows(
-    store: CheckpointStore, properties: cf.Properties, keys: Collection[ShardKey]
+    store: CheckpointStore, properties: Properties, keys: Collection[ShardKey]
 ) -> Rows:
     """Return the rows; raises ``ClickException`` if a worker reads one of ``keys``, or may do so.
 
@@ -147,7 +154,7 @@ async def settled_rows(
     rows = await load_rows(store, properties)
     before = {key: rows[key].version for key in keys if key in rows}
     if any(lease_of(rows[key]).holder for key in before):
-        seconds = cf.LeaseConfig.from_properties(properties).failover_seconds
+        seconds = LeaseConfig.from_properties(properties).failover_seconds
         say(f"Waiting {seconds:g} s to see whether workers renew these leases ...")
         await SystemClock().sleep(seconds)
         rows = await load_rows(store, properties)
@@ -173,7 +180,7 @@ async def settled_rows(
 @click.command("list", cls=CleanCommand)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per shard.")
 @lease_options
-def list_command(as_json: bool, properties: cf.Properties) -> None:
+def list_command(as_json: bool, properties: Properties) -> None:
     """List the shards of an application: owner, throughput, parents, version and position.
 
     \b
@@ -192,7 +199,7 @@ def list_command(as_json: bool, properties: cf.Properties) -> None:
 
 @click.command("watch", cls=CleanCommand)
 @lease_options
-def watch_command(properties: cf.Properties) -> None:
+def watch_command(properties: Properties) -> None:
     """Show workers, shards, how far behind they are, and how they move, until Ctrl-C.
 
     A shard is as far behind as its stored progress is old: it grows between two checkpoints.
@@ -204,11 +211,11 @@ def watch_command(properties: cf.Properties) -> None:
     run_until_signal(watch(properties, output_console(), SystemClock()))
 
 
-def _no_rows(properties: cf.Properties) -> str:
-    config = cf.CheckpointConfig.from_properties(properties)
-    streams = ", ".join(one.name for one in cf.StreamsConfig.from_properties(properties).streams)
+def _no_rows(properties: Properties) -> str:
+    config = CheckpointConfig.from_properties(properties)
+    streams = ", ".join(one.name for one in StreamsConfig.from_properties(properties).streams)
     return (
-        f"{cf.CheckpointConfig.store.full_key} = {config.store} has no rows of the application "
+        f"{CheckpointConfig.store.full_key} = {config.store} has no rows of the application "
         f"{config.application} for {streams}: no worker has started yet, or its properties name "
         "another store."
     )
@@ -270,7 +277,7 @@ def row_table(
     return table
 
 
-async def watch(properties: cf.Properties, console: Console, clock: Clock) -> None:
+async def watch(properties: Properties, console: Console, clock: Clock) -> None:
     """Show the leases once a second, and above them how they have moved, until cancelled."""
     owners: dict[ShardKey, str] = {}
     # The last state stays on the terminal.

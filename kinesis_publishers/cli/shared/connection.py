@@ -12,9 +12,18 @@ from typing import Any, Final, TypeVar
 import click
 from attrs import asdict, field, fields_dict, frozen
 
-from kinesis_publishers import config as cf
 from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.shared.commands import LOCAL_PORT, OPTION_KEYS, checked, read_file
+from kinesis_publishers.config import (
+    AwsConfig,
+    CredentialsConfig,
+    DiscoveryConfig,
+    Properties,
+    RegistrationConfig,
+    SourceConfig,
+    StreamsConfig,
+    StreamSelector,
+)
 from kinesis_publishers.config.catalogue import find_option
 from kinesis_publishers.config.properties import pairs_in
 from kinesis_publishers.model import Shard, StreamIdentity
@@ -27,19 +36,19 @@ _V = TypeVar("_V")
 _PATIENCE: Final = {
     options.max_retries: 3
     for options in (
-        cf.DiscoveryConfig.describe_retry,
-        cf.DiscoveryConfig.list_shards_retry,
-        cf.RegistrationConfig.describe_retry,
-        cf.RegistrationConfig.list_retry,
-        cf.RegistrationConfig.register_retry,
+        DiscoveryConfig.describe_retry,
+        DiscoveryConfig.list_shards_retry,
+        RegistrationConfig.describe_retry,
+        RegistrationConfig.list_retry,
+        RegistrationConfig.register_retry,
     )
 }
 # The defaults of the local server, which accepts any credentials and any region.
 LOCAL: Final = {
-    cf.AwsConfig.endpoint_url.full_key: f"http://127.0.0.1:{LOCAL_PORT}",
-    cf.AwsConfig.region.full_key: "us-east-1",
-    cf.CredentialsConfig.access_key_id.full_key: "local",
-    cf.CredentialsConfig.secret_key.full_key: "local",
+    AwsConfig.endpoint_url.full_key: f"http://127.0.0.1:{LOCAL_PORT}",
+    AwsConfig.region.full_key: "us-east-1",
+    CredentialsConfig.access_key_id.full_key: "local",
+    CredentialsConfig.secret_key.full_key: "local",
 }
 
 
@@ -58,7 +67,7 @@ class Connection:
 
     def properties(
         self, more: Mapping[str, str | None] = MappingProxyType({}), *, complete: bool = True
-    ) -> cf.Properties:
+    ) -> Properties:
         """Return everything as properties; raises ``ConfigErrors``.
 
         The last source takes precedence: the file, ``--local``, the single properties, the other
@@ -72,20 +81,20 @@ class Connection:
         # The same option may stand in the file in another spelling.
         file = [(key, value) for key, value in self.config if _full_key(key) not in line]
         named = [(key, value) for key, value in line.items() if value is not None]
-        properties = cf.Properties.from_pairs([*file, *named], complete=complete)
+        properties = Properties.from_pairs([*file, *named], complete=complete)
         patience = {key: n for key, n in _PATIENCE.items() if not properties.is_given(key)}
         return properties.with_values(patience)
 
     def properties_without_reading(
         self, more: Mapping[str, str | None] = MappingProxyType({})
-    ) -> cf.Properties:
+    ) -> Properties:
         """Return :meth:`properties`, which may lack what only reading needs, such as ARNs."""
-        publisher = cf.SourceConfig.record_publisher
+        publisher = SourceConfig.record_publisher
         return self.properties({publisher.full_key: publisher.default, **more})
 
 
 async def listed_shards(
-    properties: cf.Properties,
+    properties: Properties,
 ) -> tuple[dict[StreamIdentity, tuple[Shard, ...]], datetime]:
     """Return the streams with all shards that they list, and the time of the service."""
     async with open_control(properties) as control:
@@ -94,9 +103,9 @@ async def listed_shards(
         return found, control.clock.now()
 
 
-def only_stream(properties: cf.Properties) -> cf.StreamSelector:
+def only_stream(properties: Properties) -> StreamSelector:
     """Return the one stream; several are wrong usage."""
-    streams = cf.StreamsConfig.from_properties(properties).streams
+    streams = StreamsConfig.from_properties(properties).streams
     if len(streams) > 1:
         names = ", ".join(stream.name for stream in streams)
         raise click.UsageError(

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 import click
 
-from kinesis_publishers import config as cf
 from kinesis_publishers.assembly import publisher_factory_class
 from kinesis_publishers.cli.shared.commands import CleanCommand
 from kinesis_publishers.cli.shared.connection import (
@@ -26,6 +25,24 @@ from kinesis_publishers.cli.shared.formats import DATA_ENCODINGS, json_line, pla
 from kinesis_publishers.cli.tail.screen import Screen
 from kinesis_publishers.cli.tail.session import LiveTable, RecordLines, TailSession
 from kinesis_publishers.clock import ServiceClock, SystemClock
+from kinesis_publishers.config import (
+    AssignmentConfig,
+    AwsConfig,
+    CheckpointConfig,
+    EndingPositionConfig,
+    InitialPosition,
+    InitialPositionConfig,
+    LeaseConfig,
+    MetricsConfig,
+    Option,
+    PollingConfig,
+    Properties,
+    RegistrationConfig,
+    RegistrationStrategy,
+    Scalar,
+    SourceConfig,
+    WatermarkConfig,
+)
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.reading import ARRIVAL
 from kinesis_publishers.config.sections.source import built_in_publisher
@@ -37,26 +54,26 @@ from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 # One of the five calls a second that a shard answers: the others are the application's.
 _INTERVAL_MILLIS: Final = 1000
 _LOCAL_SINKS: Final = frozenset({"log", "summary"})
-_APPLICATION: Final = cf.CheckpointConfig.application.full_key
+_APPLICATION: Final = CheckpointConfig.application.full_key
 # Without an application they have no effect.
 _CHECKPOINTS: Final = [
     option.full_key
     for option in (
         *CHECKPOINT_OPTIONS,
-        *cf.LeaseConfig.options(),
-        cf.AssignmentConfig.written_assigner,
+        *LeaseConfig.options(),
+        AssignmentConfig.written_assigner,
     )
 ]
-_ASSIGNER: Final = cf.WatermarkConfig.assigner.full_key
-_POSITION: Final = cf.InitialPositionConfig.position.full_key
-_BEGIN: Final = {_POSITION, cf.InitialPositionConfig.timestamp.text.full_key}
-_END: Final = cf.EndingPositionConfig.position.full_key
-_SHARDS: Final = cf.InitialPositionConfig.shards.full_key
-_PUBLISHER: Final = cf.SourceConfig.record_publisher.full_key
-_NAME: Final = cf.RegistrationConfig.consumer_name.full_key
-_STRATEGY: Final = cf.RegistrationConfig.strategy.full_key
-_DEREGISTER: Final = cf.RegistrationConfig.deregister.full_key
-_ARNS: Final = cf.RegistrationConfig.consumer_arn.of("").full_key
+_ASSIGNER: Final = WatermarkConfig.assigner.full_key
+_POSITION: Final = InitialPositionConfig.position.full_key
+_BEGIN: Final = {_POSITION, InitialPositionConfig.timestamp.text.full_key}
+_END: Final = EndingPositionConfig.position.full_key
+_SHARDS: Final = InitialPositionConfig.shards.full_key
+_PUBLISHER: Final = SourceConfig.record_publisher.full_key
+_NAME: Final = RegistrationConfig.consumer_name.full_key
+_STRATEGY: Final = RegistrationConfig.strategy.full_key
+_DEREGISTER: Final = RegistrationConfig.deregister.full_key
+_ARNS: Final = RegistrationConfig.consumer_arn.of("").full_key
 _ADVICE: Final = f"-P {_PUBLISHER}=EFO -P {_NAME}=NAME"
 
 
@@ -147,7 +164,7 @@ def tail(
 
     async def read() -> None:
         if is_table:
-            begin = cf.InitialPositionConfig.from_properties(properties).start
+            begin = InitialPositionConfig.from_properties(properties).start
             screen = Screen(begin=begin, place=_place(properties))
             kept: deque[str] = deque(maxlen=newest)
             session: TailSession = LiveTable(
@@ -170,25 +187,25 @@ def tail(
     run_until_signal(read())
 
 
-def _with_shards(properties: cf.Properties, shards: tuple[str, ...]) -> cf.Properties:
+def _with_shards(properties: Properties, shards: tuple[str, ...]) -> Properties:
     named = []
     for shard in shards:
         stream, _, name = shard.rpartition(":")
         stream = stream or only_stream(properties).name
         # As the table shows it.
         named.append(f"{stream}:{f'shardId-{int(name):012}' if name.isdecimal() else name}")
-    return properties.with_values({cf.AssignmentConfig.written_shards: ",".join(named)})
+    return properties.with_values({AssignmentConfig.written_shards: ",".join(named)})
 
 
-def _place(properties: cf.Properties) -> str | None:
-    endpoint = cf.AwsConfig.from_properties(properties).endpoint_url
+def _place(properties: Properties) -> str | None:
+    endpoint = AwsConfig.from_properties(properties).endpoint_url
     host = urlsplit(endpoint).hostname if endpoint else None
     return "local server" if host in ("127.0.0.1", "::1", "localhost") else host
 
 
 def _positions(start: str | None, end: str | None) -> dict[str, str | None]:
     given: dict[str, str | None] = {}
-    for section, text in ((cf.InitialPositionConfig, start), (cf.EndingPositionConfig, end)):
+    for section, text in ((InitialPositionConfig, start), (EndingPositionConfig, end)):
         if text is not None:
             # Also positions of single shards, which would take precedence.
             given |= dict.fromkeys(option.full_key for option in section.options())
@@ -198,7 +215,7 @@ def _positions(start: str | None, end: str | None) -> dict[str, str | None]:
 
 def observer_properties(
     connection: Connection, position: Mapping[str, str | None]
-) -> tuple[cf.Properties, list[str]]:
+) -> tuple[Properties, list[str]]:
     """Return the properties of a tail, and a sentence about each one that it leaves out.
 
     With the application's own properties, a tail would move its checkpoints, take over its
@@ -208,15 +225,13 @@ def observer_properties(
     file, line = by_full_key(connection.config), by_full_key(connection.pairs)
     given = file | line
     reasons: list[str] = []
-    more: dict[str, str | None] = dict.fromkeys(
-        one.full_key for one in cf.WatermarkConfig.options()
-    )
+    more: dict[str, str | None] = dict.fromkeys(one.full_key for one in WatermarkConfig.options())
     if _ASSIGNER in given:
         # The application's own class may not be installed here. Its options remain, unread.
         more[_ASSIGNER] = ARRIVAL
     more |= position
     if _APPLICATION in given:
-        start = cf.InitialPosition.TRIM_HORIZON if _END in position else cf.InitialPosition.LATEST
+        start = InitialPosition.TRIM_HORIZON if _END in position else InitialPosition.LATEST
         begin = {} if _BEGIN & line.keys() else {_POSITION: start.value}
         more |= {**dict.fromkeys(_CHECKPOINTS), _SHARDS: line.get(_SHARDS), **begin, **position}
         reasons.append(
@@ -229,8 +244,8 @@ def observer_properties(
         more |= _fan_out(file, line, reasons)
     properties = connection.properties(more)
     # Two displays would overwrite each other.
-    changes: dict[cf.Option[Any], cf.Scalar | None] = {cf.MetricsConfig.progress: None}
-    sinks, interval = cf.MetricsConfig.sinks, cf.PollingConfig.interval_seconds
+    changes: dict[Option[Any], Scalar | None] = {MetricsConfig.progress: None}
+    sinks, interval = MetricsConfig.sinks, PollingConfig.interval_seconds
     names = properties.get(sinks)
     if sinks.full_key not in line and not _LOCAL_SINKS.issuperset(names):
         changes[sinks] = None
@@ -255,7 +270,7 @@ def _fan_out(
             reasons.append(
                 f"{', '.join(left)} {verb} left out: tail reads with its own stream consumer."
             )
-        strategy = None if _NAME in line else cf.RegistrationStrategy.NONE.value
+        strategy = None if _NAME in line else RegistrationStrategy.NONE.value
         return {**dict.fromkeys(left), _STRATEGY: line.get(_STRATEGY, strategy)}
     if _PUBLISHER in line:
         raise click.UsageError(
