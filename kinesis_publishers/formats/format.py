@@ -7,16 +7,22 @@ import re
 from collections import namedtuple
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import orjson
 from attrs import frozen
 
 from kinesis_publishers.model import Record
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    import typing_extensions
 
-Decoder: TypeAlias = Callable[[bytes], Any]
+    # Without a decoder that has a type, values are of any type.
+    T = typing_extensions.TypeVar("T", default=Any)
+else:
+    T = TypeVar("T")
+
+Decoder: TypeAlias = Callable[[bytes], T]
 """Makes the value of a payload; for one that it cannot decode, it may raise any exception."""
 
 Encoder: TypeAlias = Callable[[Any], bytes]
@@ -97,10 +103,16 @@ JSON: Final = Format[Any](_encode_json, _decode_json)
 _WithValue: Any = namedtuple("_WithValue", (*Record._fields, "value"))  # type: ignore[misc]
 
 
-class DecodedRecord(_WithValue, Record):  # type: ignore[misc]
-    """A record with the value of its payload, which is a column of a data frame, too."""
+class DecodedRecord(_WithValue, Record, Generic[T]):  # type: ignore[misc]
+    """A record with the value of its payload, which is a column of a data frame, too.
+
+    Attributes:
+        value: what ``decode`` has returned; there is none without it.
+    """
 
     __slots__ = ()
+
+    value: T
 
     def __hash__(self) -> int:
         # A value may be a dict.
@@ -112,6 +124,6 @@ def value_of(record: Record) -> Any:
     return record.value if isinstance(record, DecodedRecord) else None
 
 
-def decoded(record: Record, decode: Decoder) -> DecodedRecord:
+def decoded(record: Record, decode: Decoder[T]) -> DecodedRecord[T]:
     """Return ``record`` with its value."""
     return tuple.__new__(DecodedRecord, (*record, decode(record.data)))

@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from datetime import datetime
 from threading import Thread
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, Unpack
 
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Options, Properties, Scalar
@@ -17,8 +17,8 @@ from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.event_loop import CLOSED_AT_EXIT, OpenInThread
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.formats import Decoder, Format
-from kinesis_publishers.formats.format import value_of
-from kinesis_publishers.model import Record, Shard, ShardKey
+from kinesis_publishers.formats.format import DecodedRecord, T, value_of
+from kinesis_publishers.model import Shard, ShardKey
 from kinesis_publishers.processing.calls import call_plain
 from kinesis_publishers.processing.checkpointing import Checkpointing
 from kinesis_publishers.processing.deliveries import given
@@ -27,13 +27,11 @@ from kinesis_publishers.processing.reading import RecordStream, read
 from kinesis_publishers.processing.signals import stopped_by_signals
 from kinesis_publishers.tracebacks import ShortTraceback
 
-_T = TypeVar("_T")
-
 
 def records(
     properties: Properties | Mapping[str, Scalar] | None = None,
     *,
-    decode: str | Format[Any] | Decoder | None = None,
+    decode: str | Format[T] | Decoder[T] | None = None,
     on_error: StopOnError | DeadLetter | None = None,
     on_ready: Callable[[datetime], None] | None = None,
     on_shard_begin: Callable[[Shard], None] | None = None,
@@ -44,7 +42,7 @@ def records(
     events: EventSink | None = None,
     clock: Clock | None = None,
     **options: Unpack[Options],
-) -> RecordIterator:
+) -> RecordIterator[T]:
     """Read the records of all shards of the configured streams, one by one, in a plain loop.
 
     It is :func:`~kinesis_publishers.read` for programs without an event loop of their own, and for
@@ -91,7 +89,7 @@ def _in_a_thread(hook: Callable[..., None]) -> Callable[..., Awaitable[None]]:
     return call
 
 
-class RecordIterator(Iterator["Record"]):
+class RecordIterator(Iterator[DecodedRecord[T]]):
     """The records that :func:`records` reads; opened by the first record, or by ``with``.
 
     It is used once, by one thread. Leaving ``with`` without an exception, by ``break`` for example,
@@ -100,14 +98,14 @@ class RecordIterator(Iterator["Record"]):
     current record again: ``break`` looks like an exception there.
     """
 
-    def __init__(self, stream: RecordStream) -> None:
+    def __init__(self, stream: RecordStream[T]) -> None:
         # A separate object: the exit handler must not keep this one alive.
         self._reading = _Reading(stream)
         self._stream, self._take_at_once = stream, stream.take_at_once
         # The loop is in another thread than the stream.
         self._tracing, stream.tracing, self._span = stream.tracing, None, ExitStack()
 
-    def __next__(self) -> Record:
+    def __next__(self) -> DecodedRecord[T]:
         if self._tracing is not None:
             self._span.close()
         # A call that was interrupted has a record on its way, which comes first.
@@ -163,14 +161,14 @@ class RecordIterator(Iterator["Record"]):
             self._reading.close()
 
 
-class _Reading:
+class _Reading(Generic[T]):
     """A stream of records in its own thread, from the first record to the end."""
 
-    def __init__(self, stream: RecordStream) -> None:
+    def __init__(self, stream: RecordStream[T]) -> None:
         self._stream = stream
-        self._opened: OpenInThread[RecordStream] | None = None
+        self._opened: OpenInThread[RecordStream[T]] | None = None
         self._signals = ExitStack()
-        self.pending: Future[Record | None] | None = None
+        self.pending: Future[DecodedRecord[T] | None] | None = None
         self._is_over = self._is_interrupted = False
 
     def open(self) -> None:
@@ -192,7 +190,7 @@ class _Reading:
         self._opened.process.check("this reader")
         return Checkpointing(self._stream.checkpointing, self._opened.loop.start)
 
-    def next(self) -> Record | None:
+    def next(self) -> DecodedRecord[T] | None:
         """Wait for the next record; return ``None`` at the end."""
         if self._is_over:
             return None

@@ -14,7 +14,7 @@ from kinesis_publishers.config import Options, Properties, Scalar, WatermarkConf
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.formats import Decoder, Format, decoder_of
-from kinesis_publishers.formats.format import decoded, value_of
+from kinesis_publishers.formats.format import DecodedRecord, T, decoded, value_of
 from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.model.html import html_table
 from kinesis_publishers.processing.calls import check_event_times
@@ -41,7 +41,7 @@ from kinesis_publishers.readers.consumers import call_hook
 from kinesis_publishers.readers.watermarks import OnWatermark
 from kinesis_publishers.tracebacks import ShortTraceback
 
-_Stream = TypeVar("_Stream", bound="RecordStream")
+_Stream = TypeVar("_Stream", bound="RecordStream[Any]")
 
 # How often other tasks run while records are taken without waiting.
 _TURN_SECONDS = 0.01
@@ -50,7 +50,7 @@ _TURN_SECONDS = 0.01
 def read(
     properties: Properties | Mapping[str, Scalar] | None = None,
     *,
-    decode: str | Format[Any] | Decoder | None = None,
+    decode: str | Format[T] | Decoder[T] | None = None,
     on_error: StopOnError | DeadLetter | None = None,
     on_ready: Callable[[datetime], Awaitable[None]] | None = None,
     on_shard_begin: Callable[[Shard], Awaitable[None]] | None = None,
@@ -61,7 +61,7 @@ def read(
     events: EventSink | None = None,
     clock: Clock | None = None,
     **options: Unpack[Options],
-) -> RecordStream:
+) -> RecordStream[T]:
     """Read the records of all shards of the configured streams, one by one.
 
     Use it as ``async with read(properties) as records`` and ``async for record in records``. A call
@@ -124,7 +124,7 @@ def read(
     return RecordStream(feed, hooks, decode=decoder_of(decode), on_error=on_error)
 
 
-class RecordStream(AsyncIterator["Record"]):
+class RecordStream(AsyncIterator[DecodedRecord[T]]):
     """The records that :func:`read` reads; opened by ``async with``, or by the first record.
 
     It is used once, by one task. Inside ``async with`` a call for the next record may be cancelled,
@@ -157,7 +157,7 @@ class RecordStream(AsyncIterator["Record"]):
         self._is_interrupted = False
         self._task: asyncio.Task[object] | None = None
         self._handed: HandedOut | None = None
-        self._records: Iterator[Record] = iter(())
+        self._records: Iterator[Any] = iter(())
         self._is_checked = False  # Whether one of them may go to the error policy.
         self._taken = self._processed = 0  # Of the records of the delivery.
         self._next_turn = 0.0
@@ -249,7 +249,7 @@ class RecordStream(AsyncIterator["Record"]):
             self._is_interrupted = False
             await interrupt()
 
-    def take_at_once(self) -> Record | None:
+    def take_at_once(self) -> DecodedRecord[T] | None:
         """Return the next record if that needs no wait: the previous one has been processed."""
         if self._is_open and self.feed.process.is_left:
             self.feed.process.check("this reader")
@@ -263,7 +263,7 @@ class RecordStream(AsyncIterator["Record"]):
                 return self._decoded(record) if self._is_checked else record
         return None
 
-    def _decoded(self, record: Record) -> Record | None:
+    def _decoded(self, record: Any) -> DecodedRecord[T] | None:
         assert self._handed is not None
         try:
             check_event_times(record, self._handed.batch)
@@ -282,7 +282,7 @@ class RecordStream(AsyncIterator["Record"]):
         await step.put_aside_in_thread(record, error)
         self._failed, self._processed = None, self._taken
 
-    async def __anext__(self) -> Record:
+    async def __anext__(self) -> DecodedRecord[T]:
         if (record := self.take_at_once()) is not None:
             return record
         if self._is_asked:
@@ -305,11 +305,11 @@ class RecordStream(AsyncIterator["Record"]):
             self._body.enter_context(self.tracing.processing_span(record, value_of(record)))
         return record
 
-    async def next_or_none(self) -> Record | None:
+    async def next_or_none(self) -> DecodedRecord[T] | None:
         """Return the next record, ``None`` at the end."""
         return await anext(self, None)
 
-    async def _next_in_turn(self) -> Record:
+    async def _next_in_turn(self) -> DecodedRecord[T]:
         try:
             if not self._is_open:
                 await self._open()
@@ -350,7 +350,7 @@ class RecordStream(AsyncIterator["Record"]):
             self._records = iter(())
         self._next_turn = self._clock.monotonic() + _TURN_SECONDS
 
-    async def _next_record(self) -> Record | None:
+    async def _next_record(self) -> DecodedRecord[T] | None:
         while not self._is_over:
             record = None if self.feed.is_stopping else next(self._records, None)
             if record is None:

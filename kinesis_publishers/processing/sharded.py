@@ -34,7 +34,7 @@ def shards(
     return ShardStreams(read(properties, **arguments))
 
 
-class ShardStream(RecordStream):
+class ShardStream(RecordStream[Any]):
     """The records of one shard, in their order; used like a :class:`RecordStream`.
 
     Attributes:
@@ -47,7 +47,7 @@ class ShardStream(RecordStream):
 class ShardStreams(AsyncIterator[ShardStream]):
     """The shards that :func:`shards` reads; opened by ``async with``, for one task."""
 
-    def __init__(self, all_records: RecordStream) -> None:
+    def __init__(self, all_records: RecordStream[Any]) -> None:
         self._all = all_records
         self._open: dict[ShardKey, _ShardFeed] = {}
 
