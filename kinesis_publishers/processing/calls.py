@@ -132,6 +132,10 @@ class ScanResult(Enum):
     """The record has been processed, and no more are wanted."""
 
 
+class ResultError(TypeError):
+    """A callback has returned what it must not return: no policy takes that for its records."""
+
+
 LEFT_OUT: Final = object()
 """What a function returns for records that are not for it: they cover none before them."""
 
@@ -198,17 +202,20 @@ class BatchParts:
         self.taken = min((part[0] for part in self._parts), default=len(self._batch))
         self.scattered = [index for index in self.scattered if index >= self.taken]
 
-    def keep(self, failed: Iterable[Record]) -> int:
+    def keep(self, failed: Iterable[Any]) -> int:
         """Count the next part as taken but for the records that have failed; return how many.
 
         Raises:
-            TypeError: what has failed is not of this part.
+            ResultError: what has failed is not of this part.
         """
-        ids = {one.id for one in failed}
+        ids = {one.id if isinstance(one, Record) else one for one in failed}
         part, current = self._parts[-1], self.current
         kept = [index for index, one in zip(part, current, strict=True) if one.id in ids]
         if len(kept) < len(ids):
-            raise TypeError("the callback returned records that are not in its batch as failed")
+            raise ResultError(
+                "the callback returned a list of what is not in its batch: it may return the "
+                "records that have failed"
+            )
         if kept and len(kept) < len(part):
             self._parts[-1:] = [kept, sorted({*part}.difference(kept))]
             self.pass_over()
@@ -350,12 +357,14 @@ class DeliveryCalls:
             return None
         if not isinstance(result, ScanResult):
             may_be = ", or a list of failed records" if self.parts is not None else ""
-            raise TypeError(
+            raise ResultError(
                 f"the callback returned {result!r:.200}; it may return None, "
                 f"ScanResult.SKIP_CHECKPOINT or ScanResult.STOP{may_be}"
             )
         if result is ScanResult.SKIP_CHECKPOINT and not self._may_skip:
-            raise TypeError("the callback returned SKIP_CHECKPOINT: that needs ordered_by='shard'")
+            raise ResultError(
+                "the callback returned SKIP_CHECKPOINT: that needs ordered_by='shard'"
+            )
         self._holds = result is ScanResult.SKIP_CHECKPOINT
         self.wants_no_more = result is ScanResult.STOP
         self.pass_over()

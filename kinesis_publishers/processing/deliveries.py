@@ -226,6 +226,10 @@ class Deliveries(DeliverySink):
         """Return whether earlier records of the shard were processed but not recorded yet."""
         return self._shards[handed.key].is_held_back
 
+    def is_followed(self, handed: HandedOut, index: int) -> bool:
+        """Return whether a record of the shard behind one of these has been begun, or is done."""
+        return self._shards[handed.key].is_followed(handed, index)
+
     def record(self, handed: HandedOut, done: int, scattered: Sequence[int] = ()) -> None:
         """Record the first ``done`` records of what was handed out as processed.
 

@@ -26,7 +26,12 @@ from kinesis_publishers.errors import (
     SchemaError,
 )
 from kinesis_publishers.model import Record, RecordBatch, SequenceNumber, Shard
-from kinesis_publishers.processing.calls import BatchParts, call_plain, check_event_times
+from kinesis_publishers.processing.calls import (
+    BatchParts,
+    ResultError,
+    call_plain,
+    check_event_times,
+)
 from kinesis_publishers.processing.letters import (
     MESSAGE_BYTES,
     PART_BYTES,
@@ -282,15 +287,18 @@ def next_step(
     Once no retry is left, ``parts`` are divided, if there are any, before the next call. If reading
     must stop, this raises ``error``.
     """
+    is_too_old = isinstance(error, NotProcessedError) and error.is_too_old
     if isinstance(error, EventTimeError):
         of = "the watermark assigner"
+    elif is_too_old:
+        of = "the check of max_age"
     else:
         error.add_note(f"It was raised by {of} for {place}.")
+    if isinstance(error, ResultError):
+        raise error
     # Such a record has the same bytes the next time. A whole batch may have failed for an
     # external reason, and so may a record that would be put aside; parts in between are halved.
-    is_bad_record = isinstance(error, AggregationError | EventTimeError) or (
-        isinstance(error, NotProcessedError) and error.is_too_old
-    )
+    is_bad_record = isinstance(error, AggregationError | EventTimeError) or is_too_old
     may_help = not is_bad_record and not (parts and parts.is_cut)
     if isinstance(policy, RetryOnError) and may_help and failures <= policy.policy.max_retries:
         delay = policy.policy.delay_seconds(failures - 1)

@@ -168,11 +168,16 @@ class Work:
         """Whether some of the records are left to another worker or to the next run."""
         return self.limit < len(self.delivery.batch)
 
+    @property
+    def farthest(self) -> int:
+        """The place behind the last record that has been begun, or is done."""
+        done = self.done if self._marks is None else self._marks.rfind(1) + 1
+        return max(done, *(part.begun for part in self.parts), 0)
+
     def cut(self) -> None:
         """Begin no record behind the last one that has begun."""
         with self.lock:
-            done = self.done if self._marks is None else self._marks.rfind(1) + 1
-            limit = max(done, *(part.begun for part in self.parts), 0)
+            limit = self.farthest
             # A call that takes a record before the limit takes all of its part.
             in_order = sorted(self.parts, key=lambda part: part.place_of(0))
             for part in in_order if self.takes_parts else ():
@@ -231,7 +236,7 @@ class HandedOut:
 
     def leave(self, count: int) -> None:
         """Take back the begin of all but the first ``count`` records: their call has failed."""
-        self.begun = self.place_of(count)
+        self.begun = self.place_of(count - 1) + 1 if count else 0
 
     def leave_rest(self, count: int) -> None:
         """Leave all but the first ``count`` records to the next run."""

@@ -13,7 +13,12 @@ from typing import Any
 
 from attrs import Factory, define, field
 
-from kinesis_publishers.errors import ReaderReplacedError, StaleCheckpointError
+from kinesis_publishers.errors import (
+    CheckpointError,
+    NotProcessedError,
+    ReaderReplacedError,
+    StaleCheckpointError,
+)
 from kinesis_publishers.model import Record, RecordBatch
 from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process
 from kinesis_publishers.processing.checkpointing import AsyncCheckpointing, with_checkpointer
@@ -56,6 +61,8 @@ class Scanner:
     _per_batch: bool = field(kw_only=True)
     _on_error: ErrorPolicy = field(kw_only=True)
     _max_age_seconds: float | None = field(kw_only=True)
+    # Whether the callback takes a record, as the program's filter says.
+    _is_wanted: Callable[[Record], object] | None = field(kw_only=True)
     _stop_flag: threading.Event | None = field(kw_only=True, alias="stop")
     _pause_flag: threading.Event | None = field(kw_only=True, alias="pause")
     is_interrupted: bool = field(default=False, init=False)
@@ -145,7 +152,7 @@ class Scanner:
         while not (calls.is_done or (failures and self._is_stopping.is_set())):
             if (error := await self._run_calls(calls, lambda: None)) is not None:
                 failures += 1
-                await self._settle(calls, lambda: None, error, failures)
+                await self._settle(calls, lambda: None, error, failures, lambda: False)
         if calls.wants_no_more:
             self._stop()
 
@@ -170,6 +177,10 @@ class Scanner:
         def note() -> None:
             feed.deliveries.record(handed, calls.processed, calls.scattered)
 
+        def is_followed() -> bool:
+            # If this were left to the next run, so would those behind it.
+            return feed.deliveries.is_followed(handed, calls.taken)
+
         failures, failed_at, stale = 0, "", 0
         while not calls.is_done and await feed.permission(handed, calls.next_index):
             # A call for a batch takes many records at once.
@@ -181,11 +192,17 @@ class Scanner:
                 calls.wants_no_more = False
                 self._stop()
             if error is not None:
-                handed.leave(calls.taken)
+                handed.leave(max(calls.taken, *(one + 1 for one in calls.scattered), 0))
                 if checkpointing is not None and checkpointing.failure is not None:
                     raise checkpointing.failure
                 if isinstance(error, ReaderReplacedError):
                     raise error
+                if isinstance(error, NotProcessedError) and handed.noted > calls.taken:
+                    raise CheckpointError(
+                        f"The callback has returned {place_of(calls.current)} as failed, after "
+                        "it had recorded them as processed: they are not read again. Write a "
+                        "checkpoint only if no record has failed"
+                    ) from error
                 if isinstance(error, StaleCheckpointError) and stale < _MOST_STALE:
                     # It has rolled its transaction back. Another worker has the shard, or has asked
                     # for it meanwhile.
@@ -193,8 +210,8 @@ class Scanner:
                     continue
                 place = place_of(calls.current)
                 failures, failed_at = failures + 1 if place == failed_at else 1, place
-                is_aside = await self._settle(calls, note, error, failures)
-                if self._is_stopping.is_set() and not is_aside:
+                is_aside = await self._settle(calls, note, error, failures, is_followed)
+                if self._is_stopping.is_set() and not (is_aside or is_followed()):
                     break
         if not calls.is_done:
             handed.leave_rest(calls.taken)
@@ -203,7 +220,8 @@ class Scanner:
     def _is_too_old(self, record: Record) -> bool:
         assert self._max_age_seconds is not None
         age = self._feed.clock.now().timestamp() - record.arrival_epoch_seconds
-        return age > self._max_age_seconds
+        is_old = age > self._max_age_seconds
+        return is_old and (self._is_wanted is None or bool(self._is_wanted(record)))
 
     async def _run_calls(self, calls: DeliveryCalls, note: Callable[[], None]) -> Exception | None:
         """Run calls; ``note`` what they have processed, even if this is cancelled."""
@@ -232,13 +250,21 @@ class Scanner:
             raise
 
     async def _settle(
-        self, calls: DeliveryCalls, note: Callable[[], None], error: Exception, failures: int
+        self,
+        calls: DeliveryCalls,
+        note: Callable[[], None],
+        error: Exception,
+        failures: int,
+        is_followed: Callable[[], bool],
     ) -> bool:
         """Do what the error policy says; return whether the records were put aside."""
         place = place_of(calls.current)
         step = next_step(self._on_error, error, failures, place, parts=calls.parts)
         if not isinstance(step, DeadLetter):
-            await wait_for_event(self._is_stopping, timeout_seconds=step, clock=self._feed.clock)
+            clock = self._feed.clock
+            is_stopping = await wait_for_event(self._is_stopping, timeout_seconds=step, clock=clock)
+            if is_stopping and is_followed():
+                await clock.sleep(step)
             return False
 
         def pass_over() -> None:

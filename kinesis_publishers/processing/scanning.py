@@ -141,6 +141,9 @@ def scan(
         check_callback(hook, function)
     if per_batch and decode is not None:
         raise ValueError("decode is for single records: decode the batch in process")
+    for name, given_time in (("max_age", max_age), ("max_wait", max_wait)):
+        if not isinstance(given_time, timedelta | None):
+            raise TypeError(f"{name} must be a timedelta, not {given_time!r}")
     cutting = Cutting(
         ordered_by=ordered_by,
         workers=workers,
@@ -178,11 +181,13 @@ def scan(
     wraps: list[Callable[[Process], Process]] = []
     if (tracing := feed.tracing) is not None:
         wraps.append(partial(_traced, tracing=tracing, is_async=is_async))
+    decoder, is_wanted = decoder_of(decode), where
     if where is not None:
         check_callback("where", where)
         wraps.append(partial(_filtered, where=where, per_batch=per_batch))
-    if decoder := decoder_of(decode):
+    if decoder is not None:
         wraps.append(partial(_with_values, decode=decoder))
+        is_wanted = where and _with_values(where, decoder)
     wraps += outermost
     scanner = Scanner(
         process,
@@ -196,6 +201,7 @@ def scan(
         per_batch=per_batch,
         on_error=on_error,
         max_age_seconds=None if max_age is None else max_age.total_seconds(),
+        is_wanted=is_wanted,
         stop=stop,
         pause=pause,
     )
@@ -228,7 +234,7 @@ def _filtered(process: Process, where: Callable[[Record], object], *, per_batch:
     return process_some
 
 
-def _with_values(process: Process, decode: Decoder) -> Process:
+def _with_values(process: Callable[[Any], Any], decode: Decoder) -> Callable[[Any], Any]:
     return lambda record: process(decoded(record, decode))
 
 

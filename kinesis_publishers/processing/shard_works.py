@@ -79,6 +79,14 @@ class ShardWorks:
         """Whether parts wait for those before them in their lanes."""
         return any(part.may_begin(0) for _, part in self._followers())
 
+    def is_followed(self, handed: HandedOut, index: int) -> bool:
+        """Return whether a record behind one of ``handed`` has been begun, or is done."""
+        works = [*self._works]
+        if handed.work not in works:
+            return False
+        later = works[works.index(handed.work) + 1 :]
+        return handed.work.farthest > handed.place_of(index) or any(one.farthest for one in later)
+
     def cut(self) -> None:
         """Leave the records behind the last one that was begun."""
         for work in reversed(self._works):

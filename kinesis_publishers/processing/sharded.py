@@ -60,6 +60,14 @@ class ShardStreams(AsyncIterator[ShardStream]):
             one.end()
         await self._all.__aexit__(kind, error, traceback)
 
+    def pause(self) -> None:
+        """Read nothing more, and let the next records of all shards wait; leases are kept."""
+        self._all.pause()
+
+    def resume(self) -> None:
+        """Continue after :meth:`pause`."""
+        self._all.resume()
+
     def stop(self) -> None:
         """End all streams after their current records."""
         self._all.stop()

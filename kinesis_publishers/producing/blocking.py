@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -80,7 +80,8 @@ class BlockingProducer:
         """Return once a record has a place in the buffer, with the future of its result.
 
         As :meth:`KinesisProducer.put`, which says what the arguments are. The place may be one of
-        the 500 before the buffer; the future then has the ``BufferFullError``.
+        the 500 before the buffer; the future then has the ``BufferFullError``. With
+        ``kinesis.producer.spill.path`` the place is in the buffer or on disk.
 
         Raises:
             InvalidRecordError: the service would refuse the record; nothing was put. One that is
@@ -99,8 +100,11 @@ class BlockingProducer:
                 self._check_open()
                 self._line.append((row, future))
                 self._line_bytes += len(row[0])
-                if len(self._line) == 1:
-                    self._opened.loop.start(self._take_line())
+                waits = self._producer.has_spool and not self._opened.loop.is_current
+                if len(self._line) == 1 or waits:
+                    taking = self._opened.loop.start(self._take_line())
+            if waits:
+                wait([taking])
         return future
 
     def put_many(self, records: Iterable[Item]) -> Future[Sequence[PutResult]]:

@@ -156,6 +156,11 @@ class KinesisProducer:
             )
 
     @property
+    def has_spool(self) -> bool:
+        """Whether records go to a disk while the service is away."""
+        return self._spilling is not None
+
+    @property
     def pending_records(self) -> int:
         """The number of records that were put and are neither written nor given up."""
         return self._outstanding.records + self._buffer.on_disk

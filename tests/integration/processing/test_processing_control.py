@@ -258,6 +258,33 @@ async def test_each_shard_is_a_stream_of_its_own(orders: Orders) -> None:
     assert await asyncio.to_thread(scanned_in_next_run, orders) == []
 
 
+async def test_all_shards_are_paused_at_once(orders: Orders) -> None:
+    """A shard that begins meanwhile, too, as the child of one that has ended."""
+    orders.put(4, key="one shard")
+    seen: list[bytes] = []
+
+    async def consume(stream: ShardStream) -> None:
+        async with stream:
+            async for record in stream:
+                seen.append(record.data)
+                if record.data == b"3":
+                    streams.pause()
+                    await asyncio.to_thread(orders.server.reshard, "orders", 1)
+                    await asyncio.to_thread(orders.put, 4)
+                    asyncio.get_running_loop().call_later(0.5, resume)
+                if len(seen) == 8:
+                    streams.stop()
+
+    def resume() -> None:
+        seen.append(b"resumed")
+        streams.resume()
+
+    async with shards(orders.properties()) as streams, asyncio.TaskGroup() as tasks:
+        async for stream in streams:
+            tasks.create_task(consume(stream))
+    assert seen[:5] == [b"0", b"1", b"2", b"3", b"resumed"]
+
+
 async def test_a_stop_ends_the_streams_of_shards_that_wait(orders: Orders) -> None:
     """Nobody asks for a further shard meanwhile."""
     orders.put(1, key="one shard")

@@ -29,7 +29,7 @@ _STREAM = "orders"
 class Killed:
     """A process that puts records while the service is away."""
 
-    def __init__(self, server: LocalKinesis, folder: Path) -> None:
+    def __init__(self, server: LocalKinesis, folder: Path, kind: str) -> None:
         self.server = server
         server.create_stream(_STREAM, 1)
         self.away = Fault("PutRecords", "reset", times=None)
@@ -42,7 +42,7 @@ class Killed:
             "kinesis.producer.backoff.max": "50ms",
         }
         self.process = subprocess.Popen(
-            [sys.executable, str(_SCRIPT), json.dumps(self.options), "100000"],
+            [sys.executable, str(_SCRIPT), json.dumps(self.options), "100000", kind],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -69,9 +69,11 @@ class Killed:
         return [one.data for found in self.server.records(_STREAM).values() for one in found]
 
 
-@pytest.fixture
-def killed(local_kinesis: LocalKinesis, tmp_path: Path) -> Iterator[Killed]:
-    one = Killed(local_kinesis, tmp_path)
+@pytest.fixture(params=["async", "blocking"])
+def killed(
+    local_kinesis: LocalKinesis, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Killed]:
+    one = Killed(local_kinesis, tmp_path, request.param)
     yield one
     one.process.kill()
     one.process.communicate()
