@@ -24,6 +24,9 @@ _LOGGER = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _MOST_TRIES = 10
+_REFUSED = (
+    "The checkpoint was refused too often. Call it once in each transaction: roll this one back."
+)
 
 
 class AsyncCheckpointing:
@@ -88,7 +91,7 @@ class AsyncCheckpointing:
                 if await made if inspect.isawaitable(made) else made:
                     return
                 await self.learn_refusal()
-            raise StaleCheckpointError("The checkpoint was refused too often: roll back.")
+            raise StaleCheckpointError(_REFUSED)
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
@@ -201,7 +204,7 @@ class Checkpointing:
                 if made:
                     return
                 self._wait(self.on_loop.learn_refusal())
-            raise StaleCheckpointError("The checkpoint was refused too often: roll back.")
+            raise StaleCheckpointError(_REFUSED)
 
 
 async def _is_committed(checkpointing: AsyncCheckpointing, error: BaseException) -> bool:

@@ -91,6 +91,7 @@ class Deliveries(DeliverySink):
     :meth:`record` and :meth:`record_end` write to the checkpointer.
 
     Attributes:
+        shards: the deliveries of each shard.
         is_paused: whether nothing may begin for now. Any thread may ask.
     """
 
@@ -107,7 +108,7 @@ class Deliveries(DeliverySink):
         self.overlaps, self.gathering = cutting.overlaps, cutting.gathering
         self.waiting: deque[Item] = deque()
         self._order = count()
-        self._shards = defaultdict[ShardKey, ShardWorks](lambda: ShardWorks(cutting, self._order))
+        self.shards = defaultdict[ShardKey, ShardWorks](lambda: ShardWorks(cutting, self._order))
         self._hooks = hooks
         self._is_wanted = asyncio.Event()
         self._is_wanted.set()
@@ -127,7 +128,7 @@ class Deliveries(DeliverySink):
             self._add(HookCall(hook, subject, next(self._order), shard))
 
     def _begun(self, shard: Shard) -> ShardWorks:
-        works = self._shards[shard.key]
+        works = self.shards[shard.key]
         if not works.has_begun:
             works.has_begun = True
             self.call(BEGUN, shard, shard.key)
@@ -166,7 +167,7 @@ class Deliveries(DeliverySink):
         self.pause(is_paused=False)
         for item in [one for one in self.waiting if isinstance(one, HookCall)]:
             self.waiting.remove(item)
-        for works in self._shards.values():
+        for works in self.shards.values():
             works.cut()
         self._drop_parts()
         self._note_news()
@@ -178,13 +179,8 @@ class Deliveries(DeliverySink):
                 self.waiting.remove(item)
                 self.finish(item)
 
-    @property
-    def has_parts_to_come(self) -> bool:
-        """Whether parts wait for those before them in their lanes."""
-        return any(works.has_parts_to_come for works in self._shards.values())
-
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
-        works = self._shards[shard]
+        works = self.shards[shard]
         works.withdraw(is_lost=is_lost)
         self._drop_parts()
         self._end_finished(works)
@@ -222,14 +218,6 @@ class Deliveries(DeliverySink):
         if not (call.hook == _WATERMARK and self._waiting_call(_WATERMARK)):  # A later one.
             self.waiting.appendleft(call)
 
-    def is_held_back(self, handed: HandedOut) -> bool:
-        """Return whether earlier records of the shard were processed but not recorded yet."""
-        return self._shards[handed.key].is_held_back
-
-    def is_followed(self, handed: HandedOut, index: int) -> bool:
-        """Return whether a record of the shard behind one of these has been begun, or is done."""
-        return self._shards[handed.key].is_followed(handed, index)
-
     def record(self, handed: HandedOut, done: int, scattered: Sequence[int] = ()) -> None:
         """Record the first ``done`` records of what was handed out as processed.
 
@@ -240,7 +228,7 @@ class Deliveries(DeliverySink):
             return
         recorded = work.done
         if handed.note(done, scattered):
-            works = self._shards[handed.key]
+            works = self.shards[handed.key]
             if work is works.first:
                 self._record(works, work.done - recorded)
             self._add(*works.open())
@@ -257,7 +245,7 @@ class Deliveries(DeliverySink):
         The next delivery of the shard may come once all parts of this one are finished, unless some
         of its records are left to the next run.
         """
-        works = self._shards[handed.key]
+        works = self.shards[handed.key]
         self._add(*works.finish(handed))
         self._end_finished(works)
         self._note_news()
@@ -277,7 +265,7 @@ class Deliveries(DeliverySink):
         if call.end is None:
             return
         key = call.end.shard.key
-        if self._shards[key].is_held_back and not was_told:
+        if self.shards[key].is_held_back and not was_told:
             _LOGGER.warning(
                 "%s has ended, and its last records skipped their checkpoint: the next run reads "
                 "them again. Handle them in on_shard_end.",

@@ -225,7 +225,11 @@ class DeliveryFeed:
         After :meth:`stop` it returns what must be finished, and then ``None``.
         """
         deliveries = self.deliveries
-        while not self.is_stopping or deliveries.waiting or deliveries.has_parts_to_come:
+        while (
+            not self.is_stopping
+            or deliveries.waiting
+            or any(one.has_parts_to_come for one in deliveries.shards.values())
+        ):
             self._raise_if_failed()
             if not self.is_stopping:
                 await deliveries.wait_until_wanted()

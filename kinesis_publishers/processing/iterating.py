@@ -198,7 +198,7 @@ class _Reading(Generic[T]):
         assert self._opened is not None
         self._opened.process.check("this reader")
         if self.pending is None:
-            self.pending = self._opened.loop.start(self._stream.next_or_none())
+            self.pending = self._opened.loop.start(_next_or_none(self._stream))
         # If this is interrupted, the next call waits for the same record.
         wait([self.pending])
         if self._is_over:
@@ -255,3 +255,7 @@ class _Reading(Generic[T]):
             opened.close(error)
         if is_interrupted:
             raise KeyboardInterrupt
+
+
+async def _next_or_none(stream: RecordStream[T]) -> DecodedRecord[T] | None:
+    return await anext(stream, None)

@@ -305,10 +305,6 @@ class RecordStream(AsyncIterator[DecodedRecord[T]]):
             self._body.enter_context(self.tracing.processing_span(record, value_of(record)))
         return record
 
-    async def next_or_none(self) -> DecodedRecord[T] | None:
-        """Return the next record, ``None`` at the end."""
-        return await anext(self, None)
-
     async def _next_in_turn(self) -> DecodedRecord[T]:
         try:
             if not self._is_open:

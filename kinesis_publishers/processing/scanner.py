@@ -157,7 +157,7 @@ class Scanner:
             self._stop()
 
     async def _work_through(self, handed: HandedOut) -> None:
-        feed, holds = self._feed, self._feed.deliveries.is_held_back(handed)
+        feed, works = self._feed, self._feed.deliveries.shards[handed.key]
         process, checkpointing = self._process, None
         if self._takes_checkpointer:
             checkpointing = AsyncCheckpointing(
@@ -168,7 +168,7 @@ class Scanner:
             self._wrap(process),
             handed.batch,
             self._per_batch,
-            holds,
+            works.is_held_back,
             partial(feed.begin, handed),
             None if self._max_age_seconds is None else self._is_too_old,
             not feed.deliveries.overlaps,
@@ -179,7 +179,7 @@ class Scanner:
 
         def is_followed() -> bool:
             # If this were left to the next run, so would those behind it.
-            return feed.deliveries.is_followed(handed, calls.taken)
+            return works.is_followed(handed, calls.taken)
 
         failures, failed_at, stale = 0, "", 0
         while not calls.is_done and await feed.permission(handed, calls.next_index):
