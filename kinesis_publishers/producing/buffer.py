@@ -132,12 +132,21 @@ class Buffer:
             if granted.done() and not granted.cancelled() and granted.exception() is None:
                 self.release(waiter.records, waiter.size)
             else:
-                self.serve()  # Without this one, which is done.
+                self._leave(waiter)
             raise
 
     def _join(self, waiter: _Waiter) -> None:
         queue = self._queues.queue_of(waiter.partition_key, waiter.explicit_hash_key)
         self._lines.setdefault(queue, deque()).append(waiter)
+
+    def _leave(self, waiter: _Waiter) -> None:
+        """Remove a waiter that gave up, and serve the next."""
+        for queue, line in list(self._lines.items()):
+            if waiter in line:
+                line.remove(waiter)
+                if not line:
+                    del self._lines[queue]
+        self.serve()
 
     def release(self, records: int, size: int) -> None:
         self.records -= records

@@ -119,7 +119,17 @@ class Run:
     @classmethod
     def of_one(cls, future: AnyFuture, row: Row, number: int = 0, put_at: float = 0.0) -> Run:
         """Return a run of one record, whose result goes to ``future``."""
-        return cls(SinglePuts([future], [put_at]), [0], number, put_at, *columns_of_rows([row]))
+        data, key, hash_key, marker = row
+        return cls(
+            SinglePuts([future], [put_at]),
+            [0],
+            number,
+            put_at,
+            [data],
+            [key],
+            None if hash_key is None else [hash_key],
+            None if marker is None else [marker],
+        )
 
     def __len__(self) -> int:
         return len(self.payloads)
