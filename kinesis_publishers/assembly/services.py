@@ -56,7 +56,7 @@ from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.slow_calls import SlowCalls
 from kinesis_publishers.errors import InvalidOptionError
 from kinesis_publishers.events import EventSink, ignore_event, log_event
-from kinesis_publishers.leases import AllShards
+from kinesis_publishers.leases.assigners import AllShards
 from kinesis_publishers.metrics.sinks import open_event_sink
 from kinesis_publishers.model import (
     Positions,

@@ -9,7 +9,7 @@ import pytest
 from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.checkpoints import CheckpointMemory
 from kinesis_publishers.config import Properties
-from kinesis_publishers.leases import AllShards, NamedShards
+from kinesis_publishers.leases.assigners import AllShards, NamedShards
 from kinesis_publishers.testing.contracts import AssignerSubject, ShardAssignerContract
 from kinesis_publishers.testing.fakes import sample_shard, shard_name
 from tests.unit.leases.lease_support import Worker

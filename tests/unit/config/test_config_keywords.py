@@ -13,7 +13,7 @@ from kinesis_publishers.config.assignments import SHORT_NAMES, keyword_of
 from kinesis_publishers.config.catalogue import all_options
 from kinesis_publishers.config.parsers import Flag, WholeNumber
 from kinesis_publishers.errors import ConfigErrors
-from kinesis_publishers.leases import AllShards
+from kinesis_publishers.leases.assigners import AllShards
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ORDERS = {"kinesis.streams": "orders"}
