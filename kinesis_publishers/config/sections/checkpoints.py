@@ -224,10 +224,10 @@ ALL: Final = "ALL"
 MANUAL: Final = "MANUAL"
 LEASES: Final = "LEASES"
 _ASSIGNERS: Final = {
-    ALL: "kinesis_publishers.leases:AllShards",
-    MANUAL: "kinesis_publishers.leases:NamedShards",
+    ALL: "kinesis_publishers.leases.assigners:AllShards",
+    MANUAL: "kinesis_publishers.leases.assigners:NamedShards",
     # They are those of the checkpointer.
-    LEASES: "kinesis_publishers.leases:AllShards",
+    LEASES: "kinesis_publishers.leases.assigners:AllShards",
 }
 
 _PAIR: Final = r"[a-zA-Z0-9_.-]{1,128}:[a-zA-Z0-9_.-]{1,128}"
