@@ -46,6 +46,11 @@ def multilang(config: str, check: bool) -> None:
     daemon = daemon_config(pairs_in(read_file(config), name=config))
     for note in daemon.unused:
         say(f"Warning: {note}.")
+    if shutil.which(daemon.command[0]) is None:
+        raise InvalidOptionError(
+            f"executableName: there is no program {daemon.command[0]!r} on the PATH; give its "
+            "path, and make it executable"
+        )
     if check:
         say("No errors.")
     else:
@@ -162,14 +167,9 @@ async def run_daemon(config: DaemonConfig, clock: Clock | None = None) -> None:
     """Read, and let processes process, until a signal.
 
     Raises:
-        InvalidOptionError: there is no such program.
         ProcessorError: a processor has failed; the others have been stopped in order.
         KinesisPublishersError: reading, or writing checkpoints, has failed.
     """
-    if shutil.which(config.command[0]) is None:
-        raise InvalidOptionError(
-            f"executableName: there is no program {config.command[0]!r} on the PATH; give its path"
-        )
     processors = Processors(config, clock or SystemClock())
     async with (
         KinesisDataFetcher.from_properties(

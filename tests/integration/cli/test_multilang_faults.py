@@ -10,11 +10,7 @@ import pytest
 from kinesis_publishers.checkpoints import MemoryCheckpointStore
 from kinesis_publishers.cli.multilang import child
 from kinesis_publishers.cli.multilang.child import ProcessorError
-from kinesis_publishers.errors import (
-    ConnectionFailedError,
-    InvalidOptionError,
-    ThroughputExceededError,
-)
+from kinesis_publishers.errors import ConnectionFailedError, ThroughputExceededError
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.integration.cli.daemon_support import STREAM, payloads
 
@@ -167,16 +163,6 @@ async def test_a_processor_that_stays_behind_the_end_of_its_input_is_killed(
         await processor.take("leaseLost")
         await running
     assert "does not end, and is killed" in caplog.text
-
-
-async def test_an_executable_that_does_not_exist_is_refused_before_any_call(
-    daemon: Daemon,
-) -> None:
-    daemon.more["executableName"] = "no-such-program --at all"
-    async with daemon.running() as running:
-        with pytest.raises(InvalidOptionError, match="executableName: there is no program 'no-su"):
-            await running
-    assert daemon.server.calls() == []
 
 
 async def test_an_executable_that_does_not_start_is_a_failure(daemon: Daemon) -> None:

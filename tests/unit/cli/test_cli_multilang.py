@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -241,10 +242,23 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_check_starts_nothing(file: Path) -> None:
+    file.write_text(f"{file.read_text()}executableName = {sys.executable} -m sample\n")
     result = run_command("multilang", str(file), "--check")
     assert result.exit_code == 0
     assert result.stderr == (
         "Warning: processingLanguage has no effect: this package does not need it.\nNo errors.\n"
+    )
+
+
+@pytest.mark.parametrize("more", [(), ("--check",)])
+def test_a_program_that_does_not_exist_is_refused_before_anything_else(
+    file: Path, more: tuple[str, ...]
+) -> None:
+    result = run_command("multilang", str(file), *more)
+    assert result.exit_code == 1
+    assert result.stderr.partition("\n")[2] == (
+        "Error: executableName: there is no program 'sample_kclpy_app.py' on the PATH; give its "
+        "path, and make it executable\n"
     )
 
 
