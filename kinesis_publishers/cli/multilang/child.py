@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
-from attrs import define
+from attrs import define, field
 
+from kinesis_publishers.cli.shared.console import printable
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.errors import KinesisPublishersError
 
@@ -38,6 +39,7 @@ class Child:
     _name: str
     _process: Process
     _clock: Clock
+    _is_warned_of: bool = field(default=False, init=False)
 
     @classmethod
     async def start(cls, name: str, command: Sequence[str], clock: Clock) -> Self:
@@ -64,8 +66,17 @@ class Child:
         while line := await self._line():
             if (found := _parse(line)) is not None:
                 return found
-            if text := line.decode(errors="replace").strip():
-                _LOGGER.info("The processor of %s writes: %s", self._name, text[:200])
+            text = printable(line.decode(errors="replace").strip()[:200])
+            if text and self._is_warned_of:
+                _LOGGER.info("The processor of %s writes: %s", self._name, text)
+            elif text:
+                self._is_warned_of = True
+                _LOGGER.warning(
+                    "The processor of %s writes to its standard output what is no message: %s. "
+                    "Further such lines are logged at level INFO (--debug)",
+                    self._name,
+                    text,
+                )
         # It may have closed its standard output only.
         await self.end()
         code = self._process.returncode

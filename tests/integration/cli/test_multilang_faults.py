@@ -116,7 +116,7 @@ async def test_other_output_is_passed_over(
         await processor.expect("initialize")
         for line in (
             b"",
-            b"importing",
+            b"import\x1b[2J",
             b"[1]",
             b'{"action": "unheard of"}',
             b"[" * 60_000,
@@ -126,9 +126,15 @@ async def test_other_output_is_passed_over(
         processor.done("initialize")
         daemon.put(1)
         assert await processor.take_records(1) == [0]
-    told = [one.getMessage() for one in caplog.records if one.name == child.__name__]
-    assert [one.partition("writes: ")[2] for one in told[:3]] == [
-        "importing",
+    records = [one for one in caplog.records if one.name == child.__name__]
+    told = [one.getMessage() for one in records]
+    assert told[0] == (
+        "The processor of orders/shardId-000000000000 writes to its standard output what is no "
+        r"message: import\u001b[2J. Further such lines are logged at level INFO (--debug)"
+    )
+    # Without --debug, the first line is shown.
+    assert [one.levelname for one in records[:4]] == ["WARNING", "INFO", "INFO", "INFO"]
+    assert [one.partition("writes: ")[2] for one in told[1:3]] == [
         "[1]",
         '{"action": "unheard of"}',
     ]
