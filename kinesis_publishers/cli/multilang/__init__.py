@@ -18,7 +18,7 @@ from kinesis_publishers.cli.shared.kcl_properties import DaemonConfig, daemon_co
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config.properties import pairs_in
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
-from kinesis_publishers.errors import InvalidOptionError
+from kinesis_publishers.errors import InvalidOptionError, KinesisPublishersError
 from kinesis_publishers.model import Shard, ShardKey
 from kinesis_publishers.processing.signals import stopped_by_signals
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
@@ -62,15 +62,15 @@ class Processors(DeliverySink):
     """Hands each shard to a process of its own, which records what it has processed.
 
     Attributes:
-        is_stopping: set when reading has to end: asked for, or because a processor has failed.
-        failure: the first failure of a processor.
+        is_stopping: set when processors have to stop: asked for, or after an end or a failure.
+        failure: the first failure, of a processor or of reading.
         scope, fetcher: where processors work, and what reads; set before anything is read.
     """
 
     _config: DaemonConfig
     _clock: Clock
     is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
-    failure: ProcessorError | None = field(default=None, init=False)
+    failure: KinesisPublishersError | None = field(default=None, init=False)
     _has_stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
     scope: TaskScope = field(init=False)
     fetcher: KinesisDataFetcher = field(init=False)
@@ -98,13 +98,27 @@ class Processors(DeliverySink):
         try:
             await processor.run()
         except ProcessorError as error:
-            if self.failure is not None:
-                _LOGGER.error("%s", error)  # The first one is raised.
-            self.failure = self.failure or error
-            self.is_stopping.set()
+            self._stop_by(error)
         finally:
             if self._running.get(processor.shard.key) is processor:
                 del self._running[processor.shard.key]
+
+    def _stop_by(self, error: KinesisPublishersError) -> None:
+        if self.failure is not None:
+            _LOGGER.error("%s", error)  # The first one is raised.
+        self.failure = self.failure or error
+        self.is_stopping.set()
+
+    async def read(self) -> None:
+        """Read until the end, if there is one; then, or if reading fails, processors have to stop.
+
+        Checkpoints can still be written, unless others have got the shards meanwhile.
+        """
+        try:
+            await self.fetcher.run()
+        except KinesisPublishersError as error:
+            self._stop_by(error)
+        self.is_stopping.set()
 
     async def deliver(self, delivery: Delivery) -> None:
         try:
@@ -164,11 +178,11 @@ class Processors(DeliverySink):
 
 
 async def run_daemon(config: DaemonConfig, clock: Clock | None = None) -> None:
-    """Read, and let processes process, until a signal.
+    """Read, and let processes process, until a signal, or the end if there is one.
 
     Raises:
-        ProcessorError: a processor has failed; the others have been stopped in order.
-        KinesisPublishersError: reading, or writing checkpoints, has failed.
+        KinesisPublishersError: a processor (``ProcessorError``), reading, or writing checkpoints
+            has failed; the processors have been stopped in order.
     """
     processors = Processors(config, clock or SystemClock())
     async with (
@@ -178,8 +192,7 @@ async def run_daemon(config: DaemonConfig, clock: Clock | None = None) -> None:
         TaskScope() as scope,
     ):
         processors.fetcher, processors.scope = fetcher, scope
-        # If it fails, the processors are killed, and what they have not recorded is repeated.
-        scope.spawn(fetcher.run(), name="read streams")
+        scope.spawn(processors.read(), name="read streams")
         with stopped_by_signals(lambda _: processors.is_stopping.set()):
             await processors.is_stopping.wait()
             await processors.shut_down()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,7 +11,11 @@ import pytest
 from kinesis_publishers.checkpoints import MemoryCheckpointStore
 from kinesis_publishers.cli.multilang import child
 from kinesis_publishers.cli.multilang.child import ProcessorError
-from kinesis_publishers.errors import ConnectionFailedError, ThroughputExceededError
+from kinesis_publishers.errors import (
+    AccessDeniedError,
+    ConnectionFailedError,
+    ThroughputExceededError,
+)
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.integration.cli.daemon_support import STREAM, payloads
 
@@ -181,15 +186,40 @@ async def test_an_executable_that_does_not_start_is_a_failure(daemon: Daemon) ->
             await running
 
 
-async def test_a_failure_of_kinesis_ends_the_processors(daemon: Daemon) -> None:
+async def test_a_failure_of_kinesis_stops_the_processors_in_order(daemon: Daemon) -> None:
+    daemon.put(2)
     async with daemon.running() as running:
         processor = await daemon.begun()
+        await processor.expect("processRecords")
         daemon.server.add_fault(
-            Fault(operation="GetRecords", kind="error", code="AccessDeniedException", status=400)
+            Fault(operation="ListShards", kind="error", code="AccessDeniedException", status=400)
         )
-        with pytest.raises(Exception, match="GetRecords"):
+        await asyncio.sleep(0.3)  # Reading has failed, or fails a little later: it is the same.
+        # It finishes what it has, and may checkpoint.
+        processor.done("processRecords")
+        await processor.expect("shutdownRequested")
+        assert await processor.checkpoint() is None
+        processor.done("shutdownRequested")
+        await processor.take("leaseLost")
+        await processor.close()
+        with pytest.raises(AccessDeniedError, match="ListShards"):
             await running
-        assert await processor.read() is None
+    daemon.put(1)
+    async with daemon.running():
+        assert await (await daemon.begun()).take_records(1) == [2]
+
+
+async def test_the_end_of_reading_ends_the_daemon(daemon: Daemon) -> None:
+    daemon.put(1)
+    async with daemon.running(
+        kinesis_stream_endpos="LATEST", kinesis_lease_enabled="false"
+    ) as running:
+        processor = await daemon.begun()
+        assert await processor.take_records(1) == [0]
+        await processor.take("shutdownRequested")
+        await processor.take("leaseLost")
+        await processor.close()
+        await running
 
 
 async def test_what_a_processor_has_started_is_killed_with_it(daemon: Daemon) -> None:
