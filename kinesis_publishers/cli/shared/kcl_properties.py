@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from kinesis_publishers import config as cf
 from kinesis_publishers.config.rules import IneffectiveKey
 from kinesis_publishers.errors import ConfigErrors, InvalidOptionError, MissingOptionError
+from kinesis_publishers.model.sources import region_of
 
 _EXECUTABLE: Final = "executableName"
 _CREDENTIALS: Final = "awsCredentialsProvider"
@@ -177,6 +178,7 @@ class _Translation:
             # A name of the KCL without a value is not given.
             if (value or cf.find_option(key)) and key not in OF_DAEMON:
                 self._take(key, value)
+        self._refuse_another_region()
         try:
             for option, value in _credentials(self.given):
                 self.assignments.add(option, _CREDENTIALS, value)
@@ -198,6 +200,25 @@ class _Translation:
             self.assignments.add_moved(key, "it configures a client of Java. Remove it")
         else:
             self.unused.append(IneffectiveKey(key=key, reason=_reason(key)))
+
+    def _refuse_another_region(self) -> None:
+        """Refuse an ARN in another region than ``regionName``: the KCL reads another stream."""
+        arn, region = self.given.get("streamArn", ""), self.given.get("regionName", "")
+        if not (region and cf.source_of(arn)) or self.has(cf.AwsConfig.endpoint_url):
+            return
+        name, other = cf.stream_name_of(arn), region_of(arn)
+        if other != region.lower():
+            # The general error would not say what the KCL does.
+            found = self.assignments.found
+            self.assignments.found = [one for one in found if one.written_key != "regionName"]
+            self.assignments.problems.append(
+                InvalidOptionError(
+                    f"streamArn is in {other}, but regionName is {region}: the KCL takes only the "
+                    f"name of the ARN, and reads {name} in {region}. To read that stream, set "
+                    f"streamName = {name} in place of streamArn; to read the stream of the ARN, "
+                    f"set regionName = {other}"
+                )
+            )
 
     def _default(self, option: cf.Option[Any], value: cf.Scalar) -> None:
         if not self.has(option):

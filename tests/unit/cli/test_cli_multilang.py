@@ -226,6 +226,20 @@ def test_what_cannot_be_followed_is_refused_by_its_name(more: dict[str, str], pr
     assert problem in found
 
 
+def test_an_arn_in_another_region_is_refused_with_what_the_kcl_reads() -> None:
+    """The file means two streams: the KCL reads one, and the ARN is that of the other."""
+    more = {"streamArn": ARN, "regionName": "eu-west-1"}
+    (problem,) = problems_of(**more)
+    assert problem == (
+        "streamArn is in us-east-1, but regionName is eu-west-1: the KCL takes only the name of "
+        "the ARN, and reads orders in eu-west-1. To read that stream, set streamName = orders in "
+        "place of streamArn; to read the stream of the ARN, set regionName = us-east-1"
+    )
+    # An emulator accepts any region.
+    properties = config_of(**more, kinesisEndpoint="http://localhost:1").properties
+    assert StreamsConfig.names.read(properties) == ARN
+
+
 def test_a_name_that_the_kcl_does_not_have_is_told_with_a_similar_one() -> None:
     unused = config_of(maxRecord="5", coordinatorStateTableName="x").unused
     assert [str(one) for one in unused[1:]] == [
