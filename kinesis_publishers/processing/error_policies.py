@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, Unpack
 from attrs import field, frozen
 
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.config import Options, Properties, Scalar
+from kinesis_publishers.config import Options, Properties, Scalar, WatermarkConfig
 from kinesis_publishers.errors import (
     AggregationError,
     EventTimeError,
@@ -354,3 +354,16 @@ def check_policy(policy: object, source: Properties | None = None) -> None:
         raise TypeError(
             f"on_error must be StopOnError(), RetryOnError(...) or DeadLetter(put), not {policy!r}"
         )
+
+
+def check_decode_policy(
+    policy: StopOnError | DeadLetter | None, source: Properties, decode: object
+) -> None:
+    """Do the same with a policy for ``decode`` or a watermark assigner; ``None`` is the default."""
+    if policy is None:
+        return
+    if isinstance(policy, RetryOnError):
+        raise TypeError("RetryOnError has nothing to repeat: a payload remains what it is")
+    check_policy(policy, source)
+    if decode is None and not source.is_given(WatermarkConfig.assigner):
+        raise ValueError("on_error is for decode, and there is none: the loop handles its own")

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Self, TypeVar, Unpack
 
 from kinesis_publishers.clock import Clock
-from kinesis_publishers.config import Options, Properties, Scalar, WatermarkConfig
+from kinesis_publishers.config import Options, Properties, Scalar
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.formats import Decoder, Format, decoder_of
@@ -22,9 +22,8 @@ from kinesis_publishers.processing.checkpointing import AsyncCheckpointing
 from kinesis_publishers.processing.deliveries import HookCall, given
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
-    RetryOnError,
     StopOnError,
-    check_policy,
+    check_decode_policy,
     next_step,
     place_of,
 )
@@ -112,14 +111,7 @@ def read(
             raise TypeError(f"{name} must be an async function, not {hook!r}")
     with ShortTraceback():
         properties = Properties.of(properties, options)
-        if on_error is not None:
-            if isinstance(on_error, RetryOnError):
-                raise TypeError("RetryOnError has nothing to repeat: a payload remains what it is")
-            check_policy(on_error, properties)
-            if decode is None and not properties.is_given(WatermarkConfig.assigner):
-                raise ValueError(
-                    "on_error is for decode, and there is none: the loop handles its own"
-                )
+        check_decode_policy(on_error, properties, decode)
     feed = DeliveryFeed.from_properties(properties, hooks, events, clock)
     return RecordStream(feed, hooks, decode=decoder_of(decode), on_error=on_error)
 

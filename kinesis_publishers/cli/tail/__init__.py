@@ -32,7 +32,6 @@ from kinesis_publishers.config import (
     EndingPositionConfig,
     InitialPosition,
     InitialPositionConfig,
-    LeaseConfig,
     MetricsConfig,
     Option,
     PollingConfig,
@@ -43,7 +42,7 @@ from kinesis_publishers.config import (
     SourceConfig,
     WatermarkConfig,
 )
-from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
+from kinesis_publishers.config.sections.checkpoints import OF_APPLICATION
 from kinesis_publishers.config.sections.reading import ARRIVAL
 from kinesis_publishers.config.sections.source import built_in_publisher
 from kinesis_publishers.model import Record
@@ -55,15 +54,7 @@ from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 _INTERVAL_MILLIS: Final = 1000
 _LOCAL_SINKS: Final = frozenset({"log", "summary"})
 _APPLICATION: Final = CheckpointConfig.application.full_key
-# Without an application they have no effect.
-_CHECKPOINTS: Final = [
-    option.full_key
-    for option in (
-        *CHECKPOINT_OPTIONS,
-        *LeaseConfig.options(),
-        AssignmentConfig.written_assigner,
-    )
-]
+_CHECKPOINTS: Final = [option.full_key for option in OF_APPLICATION]
 _ASSIGNER: Final = WatermarkConfig.assigner.full_key
 _POSITION: Final = InitialPositionConfig.position.full_key
 _BEGIN: Final = {_POSITION, InitialPositionConfig.timestamp.text.full_key}

@@ -325,3 +325,11 @@ class LeaseConfig(Section, section="Workers", namespace=Namespace.OURS):
         "stores.",
     )
     format: Derived[LeaseFormat] = Derived(_lease_format)
+
+
+OF_APPLICATION: Final = (
+    *CHECKPOINT_OPTIONS,
+    *LeaseConfig.options(),
+    AssignmentConfig.written_assigner,
+)
+"""What readers that record no progress leave out: it has no effect without an application."""

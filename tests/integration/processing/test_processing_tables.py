@@ -6,14 +6,16 @@ import asyncio
 import json
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars
 import pyarrow as pa
 import pytest
 
-from kinesis_publishers import read_table
+from kinesis_publishers import DeadLetter, RetryOnError, StopOnError, read_table
 from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.config import Properties
 from kinesis_publishers.errors import ConfigError
 from tests.integration.processing.processing_support import STREAM
 
@@ -95,16 +97,23 @@ def test_other_values_are_one_column(orders: Orders, properties: dict[str, str])
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ((7, "seven"), "the values do not make a column"),
-        (({"id": 7}, {"id": "seven"}), "the values do not make a column"),
-        ((2**80,), "the values do not make a column"),
+        ((7, "seven"), r"the values do not make a column: record \d+ of orders/.* has 'seven'"),
+        (({"id": 7}, {"id": "x"}), r"the field 'id' does not .*: record \d+ of orders/.* has 'x'"),
+        (({"n": 0}, {"id": 2**63}), f"the field 'id' does not make a column: .* has {2**63}"),
+        (
+            ({"id": 2**53 + 1}, {"id": 0.5}),
+            "the field 'id' does not .* has 0.5, .*9007199254740993",
+        ),
+        (({"id": 7}, 7), "the values do not make a column: .* has 7"),
+        ((2**80,), f"the values do not make a column: .* has {2**80}"),
         (({"shard_id": 7},), "a value has the field 'shard_id', which is a column of each table"),
     ],
 )
 def test_values_that_make_no_table_are_an_error(
     orders: Orders, properties: dict[str, str], values: tuple[Any, ...], message: str
 ) -> None:
-    put_values(orders, *values)
+    for value in values:
+        put_values(orders, value)
     with pytest.raises(ValueError, match=message):
         read_table(properties, decode="json")
 
@@ -113,7 +122,26 @@ def test_an_error_of_a_decoder_names_the_record(orders: Orders, properties: dict
     orders.server.put_many(STREAM, [("key", b"oops")])
     with pytest.raises(ValueError, match="unexpected") as caught:
         read_table(properties, decode="json")
-    assert "It is record" in caught.value.__notes__[0]
+    assert "by decode for record" in caught.value.__notes__[0]
+
+
+def test_what_is_put_aside_is_not_in_the_table(orders: Orders, properties: dict[str, str]) -> None:
+    put_values(orders, 1, 2)
+    orders.server.put_many(STREAM, [("key", b"oops")])
+    letters: list[tuple[Any, Exception]] = []
+    on_error = DeadLetter(lambda *letter: letters.append(letter))
+    table = read_table(properties, decode="json", on_error=on_error)
+    assert sorted(table["value"].to_pylist()) == [1, 2]
+    ((record, error),) = letters
+    assert (record.data, record.partition_key, str(error)[:10]) == (b"oops", "key", "unexpected")
+    assert record.arrival_epoch_seconds > 1e9
+    assert read_table(properties, decode=str.upper, on_error=on_error).num_rows == 0
+    assert len(letters) == 4
+
+    async def put(*_: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=r"put of DeadLetter for record \d+ of orders/.* returned"):
+        read_table(properties, decode="json", on_error=DeadLetter(lambda *one: put(*one)))
 
 
 @pytest.mark.parametrize("windows", [(), (0.0,), (0.05, 3600.0)])
@@ -146,19 +174,37 @@ def test_of_the_last_records_no_more_are_kept_than_may_be_among_them(
 
 
 def test_more_than_the_limit_is_an_error_and_not_a_part(
-    orders: Orders, properties: dict[str, str]
+    orders: Orders, properties: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     orders.put(11)
     assert len(read_table(properties, limit=11)) == 11
     for limit in ({"limit": 10}, {"limit_bytes": 10}):
         with pytest.raises(ConfigError, match=r"orders has more than limit=.* raise the limit"):
             read_table(properties, **limit)
+    assert not caplog.records
 
 
 def test_a_table_of_nothing_has_the_columns(properties: dict[str, str]) -> None:
     table = read_table(properties, end=datetime(2020, 1, 1, tzinfo=UTC))
     assert (table.num_rows, table.column_names[0]) == (0, "data")
     assert read_table(properties, last=3, decode="json").num_rows == 0
+
+
+@pytest.mark.parametrize("is_parsed", [False, True])
+def test_the_properties_of_an_application_are_read_without_its_progress(
+    orders: Orders, properties: dict[str, str], tmp_path: Path, is_parsed: bool
+) -> None:
+    expected = orders.put(3)
+    path = tmp_path / "checkpoints"
+    properties |= {
+        "kinesis.checkpoint.application": "billing",
+        "kinesis.checkpoint.sqlite.path": str(path),
+        "kinesis.lease.enabled": "true",
+        "kinesis.shard.assigner": "LEASES",
+    }
+    given = Properties.parse(properties) if is_parsed else properties
+    assert sorted(numbers(read_table(given, end="LATEST"))) == expected
+    assert not path.exists()
 
 
 async def test_a_table_is_read_where_an_event_loop_runs(
@@ -173,6 +219,8 @@ async def test_a_table_is_read_where_an_event_loop_runs(
     [
         ({"application": "billing"}, ConfigError, "application: read_table records no progress"),
         ({"start": "-1h", "end": "-2h"}, ConfigError, "start .* is later than end"),
+        ({"on_error": RetryOnError()}, TypeError, "RetryOnError has nothing to repeat"),
+        ({"on_error": StopOnError()}, ValueError, "on_error is for decode, and there is none"),
         ({"last": 0}, ValueError, "last must be at least 1, not 0"),
         ({"limit": 0}, ValueError, "limit must be at least 1, not 0"),
         ({"decode": "xml"}, ValueError, "decode='xml': expected one of"),
