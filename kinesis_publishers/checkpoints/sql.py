@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeVar
 
 import sqlalchemy as sa
 from attrs import asdict
-from sqlalchemy.exc import DBAPIError, NoSuchTableError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, NoSuchTableError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
@@ -168,12 +168,22 @@ class SqlCheckpointStore(VersionedStore):
         def execute(session: Any) -> bool:
             connection = session.connection() if isinstance(session, Session) else session
             self._check_transaction(connection)
-            if owner is not None:
-                # Until the end of the transaction, no other reader takes the stream over.
-                found = sa.select(self._table.c.writer).where(*self._is_row(owner))
-                if connection.scalar(found.with_for_update(read=True)) != self._book.writer:
-                    return False
-            changed: int = connection.execute(update).rowcount
+            try:
+                if owner is not None:
+                    # Until the end of the transaction, no other reader takes the stream over.
+                    found = sa.select(self._table.c.writer).where(*self._is_row(owner))
+                    if connection.scalar(found.with_for_update(read=True)) != self._book.writer:
+                        return False
+                changed: int = connection.execute(update).rowcount
+            except DBAPIError as error:
+                # SQLite has one class of errors for this and for a lock.
+                is_no_table = isinstance(error, ProgrammingError) or "no such table" in str(error)
+                if not is_no_table:
+                    raise
+                raise CheckpointError(
+                    f"The transaction cannot write to {self}: give it a connection to the database "
+                    "of kinesis.checkpoint.sql.url, whose user may read and write that table."
+                ) from error
             return changed == 1
 
         def run() -> bool | Awaitable[bool]:

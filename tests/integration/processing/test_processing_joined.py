@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 from aiobotocore.session import get_session
 from botocore.exceptions import ClientError
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from kinesis_publishers import ScanResult, read, scan
 from kinesis_publishers.errors import CheckpointError
@@ -19,7 +20,9 @@ from tests.integration.processing.transaction_ledger import STREAM, ledgers
 from tests.integration.processing.transaction_worker import SEEN
 
 if TYPE_CHECKING:
-    from kinesis_publishers import Checkpointing, Record
+    from pathlib import Path
+
+    from kinesis_publishers import AsyncCheckpointing, Checkpointing, Record
     from tests.integration.processing.transaction_ledger import Ledger
 
 
@@ -118,3 +121,37 @@ def test_what_is_no_transaction_of_the_store_is_refused(
         scan(ledger.properties, process)
     engine.dispose()
     assert ledger.written() == Counter()
+
+
+@pytest.mark.parametrize(
+    ("ledger", "face"),
+    ledgers(
+        [
+            ("postgres", "connection", "scan"),
+            ("postgres", "connection", "scan_async"),
+            ("mariadb", "connection", "scan"),
+            ("mariadb", "connection", "scan_async"),
+            ("sqlite", "connection", "scan"),
+        ]
+    ),
+    indirect=["ledger"],
+)
+def test_a_transaction_in_another_database_of_the_kind_is_refused(
+    ledger: Ledger, face: str, tmp_path: Path
+) -> None:
+    ledger.server.put_many(STREAM, [("key", b"0")])
+    is_async = face == "scan_async"
+    url = sa.make_url(ledger.urls[is_async])
+    others = {"postgresql": "postgres", "mysql": "mysql", "sqlite": f"{tmp_path}/other"}
+    other = url.set(database=others[url.get_backend_name()])
+
+    def process(record: Record, checkpointer: Checkpointing) -> None:
+        with sa.create_engine(other, poolclass=sa.NullPool).connect() as connection:
+            checkpointer.checkpoint(connection)
+
+    async def process_async(record: Record, checkpointer: AsyncCheckpointing) -> None:
+        async with create_async_engine(other, poolclass=sa.NullPool).connect() as connection:
+            await checkpointer.checkpoint(connection)
+
+    with pytest.raises(CheckpointError, match=r"a connection to the database of .*sql\.url"):
+        scan(ledger.properties, process_async if is_async else process)
