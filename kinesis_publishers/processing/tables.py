@@ -38,6 +38,7 @@ from kinesis_publishers.processing.error_policies import (
 )
 from kinesis_publishers.readers.bounds import bounds_of
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
+from kinesis_publishers.readers.ranges.reader import as_polling
 from kinesis_publishers.tracebacks import ShortTraceback
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ def read_table(
     The defaults are everything that is in the stream now. The columns are those of
     :meth:`~kinesis_publishers.RecordBatch.to_arrow`. With ``decode`` the fields of values that are
     dicts replace ``data``, or else the column ``value`` does. All records are in memory at once. It
-    may be called in a notebook. Properties of an application are read without its progress: their
-    checkpoints and leases have no effect.
+    may be called in a notebook. Properties of an application are read by polling and without its
+    progress: their checkpoints and leases have no effect.
 
     Args:
         properties: what to read, and how; ``None`` if ``options`` say everything.
@@ -115,7 +116,8 @@ def _bounded(
         raise InvalidOptionError("application: read_table records no progress. Leave it out")
     properties = Properties.of(given, options)
     if properties.is_given(CheckpointConfig.application):
-        properties = properties.with_values(dict.fromkeys(OF_APPLICATION))
+        # A subscription would drive out that of the application.
+        properties = as_polling(properties.with_values(dict.fromkeys(OF_APPLICATION)))
     if not properties.is_given(EndingPositionConfig.position):
         properties = Properties.of(properties, {"end": "LATEST"})
     return bounds_of(properties, clock)[0]

@@ -201,10 +201,14 @@ def test_the_properties_of_an_application_are_read_without_its_progress(
         "kinesis.checkpoint.sqlite.path": str(path),
         "kinesis.lease.enabled": "true",
         "kinesis.shard.assigner": "LEASES",
+        "kinesis.stream.recordpublisher": "EFO",
+        "kinesis.stream.efo.consumername": "billing",
     }
     given = Properties.parse(properties) if is_parsed else properties
     assert sorted(numbers(read_table(given, end="LATEST"))) == expected
     assert not path.exists()
+    # A subscription would end that of the application.
+    assert not orders.server.calls("SubscribeToShard")
 
 
 async def test_a_table_is_read_where_an_event_loop_runs(
