@@ -60,10 +60,10 @@ class RetryPolicy:
         option: what ``max_retries`` is called in properties, for the advice of an error.
     """
 
-    max_retries: int = field(validator=validators.ge(0))
-    base_seconds: float = field(validator=validators.ge(0.0))
-    max_seconds: float = field(validator=validators.ge(0.0))
-    exponent: float = field(validator=validators.ge(0.0))
+    max_retries: int = field(default=5, validator=validators.ge(0))
+    base_seconds: float = field(default=0.2, validator=validators.ge(0.0))
+    max_seconds: float = field(default=10.0, validator=validators.ge(0.0))
+    exponent: float = field(default=2.0, validator=validators.ge(0.0))
     outage_seconds: float = field(default=0.0, validator=validators.ge(0.0))
     start_seconds: float | None = None
     option: str = field(default="its maxretries", eq=False)

@@ -204,9 +204,6 @@ def _fifo(letter: bytes, record: Record) -> dict[str, str]:
     return {"MessageGroupId": group, "MessageDeduplicationId": sha256(letter).hexdigest()}
 
 
-_FEW_RETRIES = RetryPolicy(max_retries=5, base_seconds=0.2, max_seconds=10.0, exponent=2.0)
-
-
 @frozen(kw_only=True)
 class RetryOnError:
     """Call again, after a delay, with the same record; its shard and the worker wait meanwhile.
@@ -216,7 +213,7 @@ class RetryOnError:
         otherwise: what follows when the last repetition has failed.
     """
 
-    policy: RetryPolicy = _FEW_RETRIES
+    policy: RetryPolicy = field(factory=RetryPolicy)
     otherwise: StopOnError | DeadLetter = field(factory=StopOnError)
 
 

@@ -16,7 +16,7 @@ from kinesis_publishers import (
     StartingPosition,
 )
 from kinesis_publishers.errors import DataLossError, InvalidOptionError
-from kinesis_publishers.leases import NamedShards
+from kinesis_publishers.leases.assigners import NamedShards
 from kinesis_publishers.testing.fakes import RecordingSink, sample_shard, shard_name
 from tests.unit.readers.fetcher_support import Blocks, World
 from tests.unit.readers.test_readers_fetcher_checkpoints import StoredWorld, last_of
