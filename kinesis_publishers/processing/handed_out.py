@@ -151,13 +151,14 @@ class Work:
     is_lost: bool = field(default=False, init=False)
     is_left: bool = field(default=False, init=False)
     has_ended: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _records: int = field(init=False)
     # One byte for each record, in parts that are not the whole.
     _marks: bytearray | None = field(default=None, init=False)
     # Threads begin records while the event loop sets the limit.
     lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.limit = len(self.delivery.batch)
+        self.limit = self._records = len(self.delivery.batch)
 
     @property
     def key(self) -> ShardKey:
@@ -166,7 +167,7 @@ class Work:
     @property
     def is_cut(self) -> bool:
         """Whether some of the records are left to another worker or to the next run."""
-        return self.limit < len(self.delivery.batch)
+        return self.limit < self._records
 
     @property
     def farthest(self) -> int:
@@ -189,7 +190,7 @@ class Work:
     def mark(self, places: Sequence[int]) -> None:
         """Note records as done."""
         if self._marks is None:
-            self._marks = bytearray(len(self.delivery.batch))
+            self._marks = bytearray(self._records)
         for place in places:
             self._marks[place] = 1
         first_undone = self._marks.find(0, self.done)
