@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,6 +17,7 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.integration.cli.daemon_support import STREAM, payloads
+from tests.integration.readers.fanout_reader import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -191,10 +191,11 @@ async def test_a_failure_of_kinesis_stops_the_processors_in_order(daemon: Daemon
     async with daemon.running() as running:
         processor = await daemon.begun()
         await processor.expect("processRecords")
+        listings = len(daemon.server.calls("ListShards"))
         daemon.server.add_fault(
             Fault(operation="ListShards", kind="error", code="AccessDeniedException", status=400)
         )
-        await asyncio.sleep(0.3)  # Reading has failed, or fails a little later: it is the same.
+        await until(lambda: len(daemon.server.calls("ListShards")) > listings)
         # It finishes what it has, and may checkpoint.
         processor.done("processRecords")
         await processor.expect("shutdownRequested")
