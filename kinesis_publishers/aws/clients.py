@@ -21,7 +21,7 @@ from botocore.config import Config
 from botocore.loaders import create_loader
 from botocore.utils import get_environ_proxies
 
-from kinesis_publishers.aws.credentials import build_session
+from kinesis_publishers.aws.credentials import build_aio_session, build_session
 from kinesis_publishers.clock import Clock, ServiceClock
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS
@@ -79,7 +79,7 @@ def open_client(aws: AwsConfig, address: ServiceAddress) -> Any:
     # Many processes never need boto3.
     import boto3
 
-    session = _with_models(build_session(botocore.session.get_session(), aws))
+    session = _with_models(build_session(aws))
     client: Any = boto3.Session(botocore_session=session, region_name=aws.region).client(
         **address.arguments(aws, Config)
     )
@@ -92,7 +92,7 @@ async def open_aio_client(
     aws: AwsConfig, address: ServiceAddress, session: AioSession | None = None, **more: Any
 ) -> AsyncIterator[Any]:
     """Open a client of aiobotocore with settings ``more``; a given ``session`` is built already."""
-    session = _with_models(session or build_session(AioSession(), aws))
+    session = _with_models(session or build_aio_session(aws))
     async with session.create_client(**address.arguments(aws, AioConfig, **more)) as client:
         _check_way_to(client)
         yield client

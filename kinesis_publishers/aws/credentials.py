@@ -1,27 +1,34 @@
-"""Makes a botocore or an aiobotocore session use the configured credentials.
+"""Makes a session of botocore or aiobotocore use the configured credentials.
 
-The two libraries mirror each other: each class of botocore has an asynchronous twin with the same
-constructor. So every provider is described once, over a kit of classes for either library.
+Both get them from the providers of botocore: aiobotocore would need a twin of each. Only
+what has to be renewed takes a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
 import os
 from collections.abc import Callable
+from functools import partial
+from inspect import iscoroutinefunction
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
-import aiobotocore.credentials as aio
-import botocore.credentials as sync
 from aiobotocore.credentials import AioCredentials
 from aiobotocore.session import AioSession
-from attrs import define, field
-from botocore.credentials import Credentials, ReadOnlyCredentials
+from attrs import frozen
+from botocore.credentials import (
+    AssumeRoleCredentialFetcher,
+    AssumeRoleWithWebIdentityCredentialFetcher,
+    Credentials,
+    DeferredRefreshableCredentials,
+    EnvProvider,
+    ReadOnlyCredentials,
+    RefreshableCredentials,
+    create_credential_resolver,
+)
 from botocore.exceptions import BotoCoreError
-from botocore.session import Session, get_session
+from botocore.session import Session
 from botocore.utils import FileWebIdentityTokenLoader
 
 from kinesis_publishers.aws.signing import watch_signatures
@@ -34,36 +41,52 @@ from kinesis_publishers.errors import (
     PluginLoadError,
 )
 
+_SessionT = TypeVar("_SessionT", Session, AioSession)
+_Loader: TypeAlias = Callable[[], Credentials | None]
+
+# What follows the profile in botocore's chain: PROFILE must not fall through to it.
+_BEHIND_PROFILE: Final = ("ec2-credentials-file", "boto-config", "container-role", "iam-role")
+
+
+class _RenewedInThread(AioCredentials):  # type: ignore[misc]
+    def __init__(self, found: Credentials) -> None:
+        super().__init__("", "", method=found.method)
+        self._found, self._renewing = found, asyncio.Lock()
+
+    def _is_fresh(self) -> bool:
+        # A custom class has to be asked for each call.
+        return isinstance(self._found, RefreshableCredentials) and not self._found.refresh_needed()
+
+    async def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        if not self._is_fresh():
+            # One thread renews for all calls.
+            async with self._renewing:
+                if not self._is_fresh():
+                    return await asyncio.to_thread(self._found.get_frozen_credentials)
+        return self._found.get_frozen_credentials()
+
+
+@frozen
+class _AioProvider:
+    plain: Session
+
+    async def load_credentials(self) -> AioCredentials | None:
+        found = await asyncio.to_thread(self.plain.get_credentials)
+        if type(found) is Credentials:
+            return AioCredentials(found.access_key, found.secret_key, found.token, found.method)
+        return found and _RenewedInThread(found)
+
 
 class _CustomCredentials(Credentials):
     def __init__(self, loaded: Any) -> None:
-        frozen = _freeze(loaded)
+        found = _freeze(loaded)
         super().__init__(
-            frozen.access_key or "", frozen.secret_key or "", frozen.token, method="custom"
+            found.access_key or "", found.secret_key or "", found.token, method="custom"
         )
         self._loaded = loaded
 
     def get_frozen_credentials(self) -> ReadOnlyCredentials:
         return _freeze(self._loaded)
-
-
-class _AioCustomCredentials(AioCredentials):  # type: ignore[misc]
-    def __init__(self, loaded: Any, frozen: ReadOnlyCredentials) -> None:
-        super().__init__(frozen.access_key, frozen.secret_key, frozen.token, method="custom")
-        self._loaded = loaded
-
-    async def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        # Renewing may call a service: not on the event loop.
-        return await asyncio.to_thread(_freeze, self._loaded)
-
-
-def _load_custom(config: CredentialsConfig) -> Credentials:
-    return _CustomCredentials(_call_class(config))
-
-
-async def _load_custom_async(config: CredentialsConfig) -> AioCredentials:
-    loaded = await asyncio.to_thread(_call_class, config)
-    return _AioCustomCredentials(loaded, await asyncio.to_thread(_freeze, loaded))
 
 
 def _call_class(config: CredentialsConfig) -> Any:
@@ -81,96 +104,28 @@ def _call_class(config: CredentialsConfig) -> Any:
 
 
 def _freeze(loaded: Any) -> ReadOnlyCredentials:
-    # botocore's own refreshing credentials give three values that belong together only here.
-    if isinstance(loaded, Credentials) and not isinstance(loaded, AioCredentials):
+    # botocore's own refreshing credentials give three values that belong together only here. The
+    # credentials of aiobotocore are a subclass whose method is async.
+    if isinstance(loaded, Credentials) and not iscoroutinefunction(loaded.get_frozen_credentials):
         return loaded.get_frozen_credentials()
     return ReadOnlyCredentials(loaded.access_key, loaded.secret_key, getattr(loaded, "token", None))
 
 
-@define
-class _LoadingProvider:
-    METHOD: str
-    _load: Callable[[], Any]
-    CANONICAL_NAME: str | None = None
-
-    def load(self) -> Any:
-        return self._load()
-
-
-class _AioLoadingProvider(_LoadingProvider):
-    async def load(self) -> Any:
-        return await _resolve(self._load())
-
-
-@define
+@frozen
 class _SourceCredentials:
-    _load: Callable[[], Any]
+    _session: Session
     _hint: str
-    _loaded: Any = field(default=None, init=False, repr=False)
 
     def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        if self._loaded is None:
-            self._loaded = _require(self._load(), self._hint)
-        return self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]
+        found = self._session.get_credentials()
+        if found is None:
+            # Not one of botocore's errors, which count as temporary.
+            raise CredentialsError(f"{self._hint}. Check aws.credentials.provider.role.provider.")
+        return found.get_frozen_credentials()
 
 
-class _AioSourceCredentials(_SourceCredentials):
-    async def get_frozen_credentials(self) -> ReadOnlyCredentials:  # type: ignore[override]
-        if self._loaded is None:
-            self._loaded = _require(await _resolve(self._load()), self._hint)
-        return await self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]
-
-
-async def _resolve(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
-
-
-def _require(credentials: Any, hint: str) -> Any:
-    if credentials is None:
-        # Not one of botocore's errors, which count as temporary.
-        raise CredentialsError(f"{hint}. Check aws.credentials.provider.role.provider.")
-    return credentials
-
-
-_SessionT = TypeVar("_SessionT", Session, AioSession)
-# Returns credentials (botocore) or a coroutine that does (aiobotocore).
-_Loader: TypeAlias = Callable[[], Any]
-
-# What follows the profile in botocore's chain: PROFILE must not fall through to it.
-_BEHIND_PROFILE: Final = ("ec2-credentials-file", "boto-config", "container-role", "iam-role")
-
-
-# The classes of either library, by the names that they have below.
-_SYNC: Final = SimpleNamespace(
-    session=Session,
-    create_resolver=sync.create_credential_resolver,
-    resolver=sync.CredentialResolver,
-    provider=_LoadingProvider,
-    environment=sync.EnvProvider,
-    static_credentials=sync.Credentials,
-    deferred_credentials=sync.DeferredRefreshableCredentials,
-    source_credentials=_SourceCredentials,
-    role_fetcher=sync.AssumeRoleCredentialFetcher,
-    web_identity_fetcher=sync.AssumeRoleWithWebIdentityCredentialFetcher,
-    load_custom=_load_custom,
-)
-_AIO: Final = SimpleNamespace(
-    session=AioSession,
-    create_resolver=aio.create_credential_resolver,
-    resolver=aio.AioCredentialResolver,
-    provider=_AioLoadingProvider,
-    environment=aio.AioEnvProvider,
-    static_credentials=aio.AioCredentials,
-    deferred_credentials=aio.AioDeferredRefreshableCredentials,
-    source_credentials=_AioSourceCredentials,
-    role_fetcher=aio.AioAssumeRoleCredentialFetcher,
-    web_identity_fetcher=aio.AioAssumeRoleWithWebIdentityCredentialFetcher,
-    load_custom=_load_custom_async,
-)
-
-
-def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
-    """Make a new ``session`` use the region and the credentials of ``config``, and return it.
+def build_session(config: AwsConfig) -> Session:
+    """Return a new session with the region and the credentials of ``config``.
 
     Roles are assumed when a client first signs a request, and again before their credentials
     expire. STS is called in the region of ``config``, which must be resolved.
@@ -179,19 +134,30 @@ def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
         PluginLoadError: the class of CUSTOM cannot be loaded.
         MissingOptionError: WEB_IDENTITY_TOKEN lacks its role or its token file.
     """
-    kit = _AIO if isinstance(session, AioSession) else _SYNC
+    session: Session = _configured(Session(), config)
+    provider = SimpleNamespace(load_credentials=_loader(session, config))
+    session.register_component("credential_provider", provider)
+    return session
+
+
+def build_aio_session(config: AwsConfig) -> AioSession:
+    """Return the same for aiobotocore: nothing that it waits for blocks the event loop."""
+    session = _configured(AioSession(), config)
+    session.register_component("credential_provider", _AioProvider(build_session(config)))
+    return session
+
+
+def _configured(session: _SessionT, config: AwsConfig) -> _SessionT:
     if config.region:
         session.set_config_variable("region", config.region)
     credentials = config.credentials
-    if credentials.provider is CredentialsProvider.AUTO:
-        session.register_component("credential_provider", _chain(kit, session))
-        return session
-    watch_signatures(session)
     if credentials.provider is CredentialsProvider.PROFILE:
-        _select_profile(session, credentials)  # its region counts too
-    load = _loader(kit, session, credentials)
-    name = f"kinesis-publishers-{credentials.provider.value.lower()}"
-    session.register_component("credential_provider", kit.resolver([kit.provider(name, load)]))
+        # Its region counts too.
+        session.set_config_variable("profile", credentials.profile_name or "default")
+        if credentials.profile_path:
+            path = os.path.expanduser(credentials.profile_path)
+            session.set_config_variable("credentials_file", path)
+    watch_signatures(session)
     return session
 
 
@@ -201,37 +167,37 @@ def region_of_machine(config: AwsConfig) -> str | None:
     region = os.environ.get("AWS_REGION")
     try:
         # With the provider PROFILE it is the region of that profile.
-        session = build_session(get_session(), config)
+        session = build_session(config)
         return region or session.get_config_variable("region")
     except BotoCoreError as error:
         raise ConfigError(f"The AWS configuration of this machine: {error}") from error
 
 
-def _loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:
-    """Return what loads the credentials of ``config``; ``session`` makes the clients for STS."""
+def _loader(session: Session, aws: AwsConfig) -> _Loader:
+    """Return what loads the credentials; ``session`` has the profile and makes clients for STS."""
+    config = aws.credentials
     match config.provider:
         case CredentialsProvider.AUTO:
-            return _chain(kit, kit.session()).load_credentials  # type: ignore[no-any-return]
+            return _chain(session).load_credentials  # type: ignore[no-any-return]
         case CredentialsProvider.BASIC:
-            return lambda: kit.static_credentials(
-                config.access_key_id, config.secret_key, config.session_token, method="basic"
+            return lambda: Credentials(
+                config.access_key_id or "", config.secret_key or "", config.session_token, "basic"
             )
         case CredentialsProvider.ENV_VAR:
-            return kit.environment().load  # type: ignore[no-any-return]
+            return EnvProvider().load
         case CredentialsProvider.PROFILE:
-            return _profile_loader(kit, config)
+            return _profile_loader(session)
         case CredentialsProvider.ASSUME_ROLE:
-            return _role_loader(kit, session, config)
+            return _role_loader(session, aws)
         case CredentialsProvider.WEB_IDENTITY_TOKEN:
-            return _web_identity_loader(kit, session, config)
+            return _web_identity_loader(session, config)
         case CredentialsProvider.CUSTOM:
-            return functools.partial(kit.load_custom, config)
+            return lambda: _CustomCredentials(_call_class(config))
 
 
-def _chain(kit: SimpleNamespace, session: Any) -> Any:
+def _chain(session: Session) -> Any:
     """Return botocore's chain of providers, without prompts on a terminal."""
-    watch_signatures(session)
-    resolver = kit.create_resolver(session)
+    resolver: Any = create_credential_resolver(session)
     resolver.get_provider("assume-role")._prompter = _refuse_to_ask
     return resolver
 
@@ -246,34 +212,28 @@ def _refuse_to_ask(prompt: str) -> NoReturn:
     )
 
 
-def _select_profile(session: Any, config: CredentialsConfig) -> None:
-    session.set_config_variable("profile", config.profile_name or "default")
-    if config.profile_path:
-        session.set_config_variable("credentials_file", os.path.expanduser(config.profile_path))
-
-
-def _profile_loader(kit: SimpleNamespace, config: CredentialsConfig) -> _Loader:
-    session = kit.session()
-    _select_profile(session, config)
-    resolver = _chain(kit, session)
+def _profile_loader(session: Session) -> _Loader:
+    resolver = _chain(session)
     for method in _BEHIND_PROFILE:
         resolver.remove(method)
     return resolver.load_credentials  # type: ignore[no-any-return]
 
 
-def _role_loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:
+def _role_loader(session: Session, aws: AwsConfig) -> _Loader:
+    config = aws.credentials
     source = config.source or CredentialsConfig()
+    of_source = build_session(AwsConfig(region=aws.region, credentials=source))
     hint = f"no credentials to assume {config.role_arn} with: {source.provider.value} found none"
-    fetcher = kit.role_fetcher(
+    fetcher = AssumeRoleCredentialFetcher(
         _client_creator(session, config),
-        kit.source_credentials(_loader(kit, session, source), hint),
-        config.role_arn,
+        _SourceCredentials(of_source, hint),
+        str(config.role_arn),
         extra_args=_role_arguments(config),
     )
-    return lambda: kit.deferred_credentials(fetcher.fetch_credentials, "assume-role")
+    return lambda: DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
 
-def _web_identity_loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:
+def _web_identity_loader(session: Session, config: CredentialsConfig) -> _Loader:
     # EKS sets these variables in a pod; Flink's connector falls back to them too.
     token_file = config.web_identity_token_file or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE")
     role_arn = config.role_arn or os.environ.get("AWS_ROLE_ARN")
@@ -285,19 +245,19 @@ def _web_identity_loader(kit: SimpleNamespace, session: Any, config: Credentials
             raise MissingOptionError(
                 f"WEB_IDENTITY_TOKEN needs {option.full_key}, or {variable} in the environment"
             )
-    fetcher = kit.web_identity_fetcher(
+    fetcher = AssumeRoleWithWebIdentityCredentialFetcher(
         _client_creator(session, config),
         FileWebIdentityTokenLoader(str(token_file)),
-        role_arn,
+        str(role_arn),
         extra_args=_role_arguments(config),
     )
-    return lambda: kit.deferred_credentials(
+    return lambda: DeferredRefreshableCredentials(
         fetcher.fetch_credentials, "assume-role-with-web-identity"
     )
 
 
-def _client_creator(session: Any, config: CredentialsConfig) -> Callable[..., Any]:
-    return functools.partial(session.create_client, endpoint_url=config.sts_endpoint_url)
+def _client_creator(session: Session, config: CredentialsConfig) -> Callable[..., Any]:
+    return partial(session.create_client, endpoint_url=config.sts_endpoint_url)
 
 
 def _role_arguments(config: CredentialsConfig) -> dict[str, str]:

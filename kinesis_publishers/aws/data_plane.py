@@ -32,7 +32,7 @@ from kinesis_publishers.aws.carriers.carrier import (
     http_2_not_offered,
 )
 from kinesis_publishers.aws.clients import ServiceAddress, asks_for_name, open_aio_client
-from kinesis_publishers.aws.credentials import build_session
+from kinesis_publishers.aws.credentials import build_aio_session
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, mapped_errors, text_in
 from kinesis_publishers.clock import Clock, SystemClock
@@ -116,7 +116,7 @@ class AioDataPlane(DataPlane, RecordWriter):
 
     async def __aenter__(self) -> Self:
         with mapped_errors("CreateClient", "Kinesis"):
-            session = build_session(AioSession(), self._config)
+            session = build_aio_session(self._config)
             client = await self._stack.enter_async_context(self._create_client(session))
         try:
             await self._open_calls(session, client)

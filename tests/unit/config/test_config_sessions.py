@@ -15,7 +15,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ProfileNotFound
 from botocore.session import Session
 
-from kinesis_publishers.aws.credentials import build_session
+from kinesis_publishers.aws.credentials import build_aio_session, build_session
 from kinesis_publishers.config import AwsConfig, Properties
 from kinesis_publishers.errors import CredentialsError, MissingOptionError, PluginLoadError
 
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 _PREFIX = "aws.credentials.provider"
 _ROLE_ARN = "arn:aws:iam::123456789012:role/reader"
+_BUILDS = {Session: build_session, AioSession: build_aio_session}
 _KINDS = pytest.mark.parametrize("kind", [Session, AioSession])
 
 
 def _build(kind: type, values: dict[str, str]) -> Any:
     keys = {f"{_PREFIX}.{key}" if key else _PREFIX: value for key, value in values.items()}
     properties = Properties.parse({"aws.region": "eu-west-1", **keys}, complete=False)
-    return build_session(kind(), AwsConfig.from_properties(properties))
+    return _BUILDS[kind](AwsConfig.from_properties(properties))
 
 
 def _credentials(session: Any) -> Any:
@@ -127,7 +128,8 @@ def test_assume_role_calls_as_the_role(kind: type, moto_url: str) -> None:
     def record(params: dict[str, str], **_: Any) -> None:
         seen.append(dict(params))
 
-    session.register("provide-client-params.sts.AssumeRole", record)
+    calling = session if kind is Session else session.get_component("credential_provider").plain
+    calling.register("provide-client-params.sts.AssumeRole", record)
     assert _caller(session, moto_url).endswith("assumed-role/reader/my-session")
     assert seen == [
         {"RoleArn": _ROLE_ARN, "RoleSessionName": "my-session", "ExternalId": "external"}
