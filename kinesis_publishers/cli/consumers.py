@@ -239,7 +239,7 @@ async def _print_properties(
 
 async def _register(control: ControlServices, stream: StreamIdentity, name: str) -> StreamConsumer:
     # Without files nothing is recorded, so no reader removes what a person registered.
-    lease = ConsumerLease(None, None, control.clock)
+    lease = ConsumerLease(control.clock)
     registration = ConsumerRegistration(stream.arn, name, control.registration, control, lease)
     while (consumer := await registration.register_if_absent()) is None:
         pass

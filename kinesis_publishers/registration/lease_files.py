@@ -21,7 +21,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import orjson
-from attrs import define, frozen
+from attrs import define
 
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS
@@ -105,62 +105,6 @@ def _close_inherited() -> None:
 os.register_at_fork(after_in_child=_close_inherited)
 
 
-@frozen(kw_only=True)
-class LeaseFiles:
-    """The files of one consumer; its last user removes them.
-
-    Attributes:
-        users: every user of the consumer holds a shared lock on it.
-        registration: locked while a process looks for the consumer and registers it.
-        record: what was registered; always replaced as a whole.
-    """
-
-    users: Path
-    registration: Path
-    record: Path
-    stream_arn: str
-    consumer_name: str
-
-    @classmethod
-    def of(
-        cls, directory: Path, stream_arn: str, consumer_name: str, endpoint_url: str | None = None
-    ) -> Self:
-        host = None if endpoint_url is None else urlsplit(endpoint_url).hostname
-        # Behind another endpoint than AWS's, another stream may have the same ARN.
-        place = "" if host is None or host.endswith(AWS_DOMAINS) else f"{endpoint_url}/"
-        digest = hashlib.sha256(f"{place}{stream_arn}/{consumer_name}".encode()).hexdigest()
-        stem = f"{consumer_name}-{digest[:16]}"
-        return cls(
-            users=directory / f"{stem}.users",
-            registration=directory / f"{stem}.registration",
-            record=directory / f"{stem}.json",
-            stream_arn=stream_arn,
-            consumer_name=consumer_name,
-        )
-
-    def read_created_arn(self) -> str | None:
-        """Return the ARN of the consumer that was registered, ``None`` if there is none."""
-        try:
-            arn = orjson.loads(self.record.read_bytes())["created_arn"]
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return None
-        is_arn = isinstance(arn, str) and arn.startswith(f"{self.stream_arn}/consumer/")
-        return arn if is_arn else None
-
-    def write_created_arn(self, consumer_arn: str) -> None:
-        new = self.record.with_suffix(".new")
-        # For people.
-        subject = {"stream_arn": self.stream_arn, "consumer_name": self.consumer_name}
-        new.write_bytes(orjson.dumps({**subject, "created_arn": consumer_arn}))
-        new.replace(self.record)
-
-    def remove(self) -> None:
-        """Remove the files; the caller has ``users`` to itself."""
-        # The locked one last: the next user after that begins with files of its own.
-        for suffix in (".json", ".new", ".registration", ".users"):
-            self.users.with_suffix(suffix).unlink(missing_ok=True)
-
-
 def lease_directory() -> Path:
     """Return the directory of this user's leases; an ``OSError`` if others could write to it."""
     # Not XDG_RUNTIME_DIR: it is deleted when the user logs out, and a reader may run on.
@@ -185,12 +129,20 @@ class ConsumerLease:
     Only what :meth:`note_created` recorded is ever removed. Without a directory that can be
     trusted, there are no files: nothing is recorded and nothing removed.
 
-    Made by :meth:`acquire`; :meth:`release` or :meth:`close` ends it.
+    Made by :meth:`acquire`; :meth:`release` or :meth:`close` ends it. Its files, which the last user
+    removes, have these suffixes:
+
+    - ``.users``: every user of the consumer holds a shared lock on it;
+    - ``.registration``: locked while a process looks for the consumer and registers it;
+    - ``.json``: what was registered; always replaced as a whole.
     """
 
-    _files: LeaseFiles | None
-    _users: FileLock | None
     _clock: Clock
+    _stream_arn: str = ""
+    _consumer_name: str = ""
+    # That of the users; None without files.
+    _path: Path | None = None
+    _users: FileLock | None = None
     _directory: FileLock | None = None
 
     @classmethod
@@ -198,17 +150,21 @@ class ConsumerLease:
         cls, stream_arn: str, consumer_name: str, *, clock: Clock, endpoint_url: str | None = None
     ) -> Self:
         """Join the users of a consumer; wait while another process is removing it."""
+        host = None if endpoint_url is None else urlsplit(endpoint_url).hostname
+        # Behind another endpoint than AWS's, another stream may have the same ARN.
+        place = "" if host is None or host.endswith(AWS_DOMAINS) else f"{endpoint_url}/"
+        digest = hashlib.sha256(f"{place}{stream_arn}/{consumer_name}".encode()).hexdigest()
         try:
             directory = lease_directory()
-            files = LeaseFiles.of(directory, stream_arn, consumer_name, endpoint_url)
+            path = directory / f"{consumer_name}-{digest[:16]}.users"
             with ExitStack() as on_failure:
                 # What is below a locked directory is never too old for systemd-tmpfiles, says
                 # tmpfiles.d(5).
                 lock = await _take(directory, clock, exclusive=False)
                 on_failure.callback(lock.close)
-                users = await _take(files.users, clock, exclusive=False)
+                users = await _take(path, clock, exclusive=False)
                 on_failure.pop_all()
-            return cls(files, users, clock, lock)
+            return cls(clock, stream_arn, consumer_name, path, users, lock)
         except OSError as error:
             _LOGGER.warning(
                 "The use of the stream consumer %s on %s cannot be recorded (%s): if it is "
@@ -218,27 +174,36 @@ class ConsumerLease:
                 stream_arn,
                 error,
             )
-            return cls(None, None, clock)
+            return cls(clock)
 
     @property
     def created_arn(self) -> str | None:
         """The ARN of the consumer that this machine registered and that is not removed yet."""
-        if self._files is None:
+        if self._path is None:
             return None
+        record = self._path.with_suffix(".json")
         try:
-            return self._files.read_created_arn()
-        except OSError as error:
-            _LOGGER.warning("%s cannot be read: %s", self._files.record, error)
+            arn = orjson.loads(record.read_bytes())["created_arn"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
+        except OSError as error:
+            _LOGGER.warning("%s cannot be read: %s", record, error)
+            return None
+        is_arn = isinstance(arn, str) and arn.startswith(f"{self._stream_arn}/consumer/")
+        return arn if is_arn else None
 
     def note_created(self, consumer_arn: str) -> None:
         """Record, within :meth:`registering`, that this process registered ``consumer_arn``."""
-        try:
-            if self._files is not None:
-                self._files.write_created_arn(consumer_arn)
+        if self._path is not None:
+            new = self._path.with_suffix(".new")
+            # For people.
+            subject = {"stream_arn": self._stream_arn, "consumer_name": self._consumer_name}
+            try:
+                new.write_bytes(orjson.dumps({**subject, "created_arn": consumer_arn}))
+                new.replace(self._path.with_suffix(".json"))
                 return
-        except OSError as error:
-            _LOGGER.warning("%s cannot be written: %s", self._files, error)
+            except OSError as error:
+                _LOGGER.warning("%s cannot be written: %s", new, error)
         _LOGGER.warning(
             "The stream consumer that was registered will not be removed. Once nothing uses it, "
             "remove it: %s",
@@ -249,11 +214,12 @@ class ConsumerLease:
     async def registering(self) -> AsyncIterator[None]:
         """Keep the other processes from registering this consumer, for a few calls only."""
         lock = None
-        if self._files is not None:
+        if self._path is not None:
+            path = self._path.with_suffix(".registration")
             try:
-                lock = await _take(self._files.registration, self._clock, exclusive=True)
+                lock = await _take(path, self._clock, exclusive=True)
             except OSError as error:
-                _LOGGER.warning("%s cannot be locked: %s", self._files.registration, error)
+                _LOGGER.warning("%s cannot be locked: %s", path, error)
         try:
             yield
         finally:
@@ -280,7 +246,7 @@ class ConsumerLease:
         self._users = self._directory = None
 
     def _is_last(self) -> bool:
-        if self._users is None or self._files is None:
+        if self._users is None:
             return False
         try:
             if not self._users.try_lock(exclusive=True):
@@ -293,20 +259,22 @@ class ConsumerLease:
         _LOGGER.warning(
             "%s is gone. It recorded who uses and who registered the stream consumer %s, which is "
             "therefore not removed. If it is yours and nothing uses it, remove it: %s",
-            self._files.users,
-            self._files.consumer_name,
-            deregister_command(self._files.stream_arn, self._files.consumer_name),
+            self._path,
+            self._consumer_name,
+            deregister_command(self._stream_arn, self._consumer_name),
         )
         return False
 
     async def _remove(self, remove: Callable[[str], Awaitable[bool | None]]) -> None:
         consumer_arn = self.created_arn
-        if self._files is None or (consumer_arn and await remove(consumer_arn) is False):
+        if self._path is None or (consumer_arn and await remove(consumer_arn) is False):
             return
         try:
-            self._files.remove()
+            # The locked one last: the next user after that begins with files of its own.
+            for suffix in (".json", ".new", ".registration", ".users"):
+                self._path.with_suffix(suffix).unlink(missing_ok=True)
         except OSError as error:
-            _LOGGER.warning("%s cannot be removed: %s", self._files, error)
+            _LOGGER.warning("%s cannot be removed: %s", self._path, error)
 
 
 async def _take(path: Path, clock: Clock, *, exclusive: bool) -> FileLock:
