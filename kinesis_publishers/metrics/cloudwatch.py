@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from threading import Event as Flag
@@ -29,6 +28,9 @@ _LOGGER = logging.getLogger(__name__)
 
 #: The maximum number of data that are kept for the next call, as in the KCL.
 MAX_UNSENT_DATA: Final = 10_000
+#: The maximum number of data in a request. CloudWatch takes 1,000 and 1 MB; this many have less, in
+#: any protocol and with the longest names.
+MAX_DATA: Final = 300
 
 _METRICS: Final = MetricTable((*KCL_METRICS.metrics, *KPL_METRICS.metrics))
 _NOT_SENT: Final = (
@@ -53,7 +55,7 @@ _INVALID: Final = frozenset(
 
 
 class CloudWatchUpload:
-    """Calls PutMetricData, which blocks, from one thread; others may add data or give up.
+    """Calls PutMetricData, which blocks, from one thread; another one may give up.
 
     Failures are logged, never raised: metrics must not stop the reading.
     """
@@ -62,28 +64,22 @@ class CloudWatchUpload:
         self._create_client = create_client
         self._namespace = namespace
         self._client: Any = None
-        self._added: deque[dict[str, Any]] = deque()
         self._unsent: list[dict[str, Any]] = []
         self._is_failing = False
         self._gives_up = Flag()
 
-    def add(self, data: list[dict[str, Any]]) -> None:
-        self._added.extend(data)
-
-    def send(self) -> None:
-        """Send what was added, after what could not be sent before; keep what fails."""
+    def send(self, data: list[dict[str, Any]]) -> None:
+        """Send ``data``, after what could not be sent before; keep what fails."""
         if (excess := len(self._unsent) - MAX_UNSENT_DATA) > 0:
             del self._unsent[:excess]
             _LOGGER.warning(
                 "The %d oldest metric data were dropped: CloudWatch has taken none for too long.",
                 excess,
             )
-        while self._added:
-            self._unsent.append(self._added.popleft())
+        self._unsent += data
         is_taken = False
-        for request in list(requests_of(self._unsent)):
-            if self._gives_up.is_set():
-                return
+        while self._unsent and not self._gives_up.is_set():
+            request = self._unsent[:MAX_DATA]
             try:
                 self._put(request)
                 is_taken = True
@@ -108,8 +104,8 @@ class CloudWatchUpload:
 
     def close(self) -> None:
         """Close the client; say what was not sent."""
-        if unsent := len(self._unsent) + len(self._added):
-            _LOGGER.warning("%d metric data were not sent to CloudWatch.", unsent)
+        if self._unsent:
+            _LOGGER.warning("%d metric data were not sent to CloudWatch.", len(self._unsent))
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -207,10 +203,10 @@ class CloudWatchMetrics(EventReporter):
 
     async def flush(self) -> None:
         now = self._clock.now()
-        taken = self._statistics.take()
-        # Added first: a call that is cancelled before its thread has begun must not lose them.
-        self._upload.add([datum_of(series, values, now) for series, values in taken])
-        await asyncio.get_running_loop().run_in_executor(self._executor, self._upload.send)
+        data = [datum_of(series, values, now) for series, values in self._statistics.take()]
+        sending = self._executor.submit(self._upload.send, data)
+        # A call that is cancelled before its thread has begun must not lose them.
+        await asyncio.shield(asyncio.wrap_future(sending))
 
 
 @frozen
@@ -279,16 +275,6 @@ class IntervalStatistics:
         return [one for of_owner in found.values() for one in of_owner.values()]
 
 
-#: The limits of one request (CloudWatch API reference, PutMetricData); the bytes with a margin.
-MAX_DATA: Final = 1_000
-MAX_REQUEST_BYTES: Final = 1_000_000
-
-# In the query protocol, the longest one, each value has a name such as
-# "MetricData.member.1000.Dimensions.member.3.Value=" in front of it.
-_BYTES_PER_VALUE = 64
-_FIXED_VALUES = 7
-_FIXED_BYTES = 128
-
 # The one metric that has the code of an error as a dimension.
 _BY_CODE = "ErrorsByCode"
 
@@ -315,23 +301,3 @@ def datum_of(series: Series, statistics: Statistics, now: datetime) -> dict[str,
             "Maximum": float(statistics.maximum),
         },
     }
-
-
-def requests_of(data: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    request: list[dict[str, Any]] = []
-    total = 0
-    for datum in data:
-        size = _size_of(datum)
-        if request and (len(request) == MAX_DATA or total + size > MAX_REQUEST_BYTES):
-            yield request
-            request, total = [], 0
-        request.append(datum)
-        total += size
-    if request:
-        yield request
-
-
-def _size_of(datum: dict[str, Any]) -> int:
-    dimensions = datum["Dimensions"]
-    texts = len(datum["MetricName"]) + sum(len(one["Name"] + one["Value"]) for one in dimensions)
-    return _BYTES_PER_VALUE * (_FIXED_VALUES + 2 * len(dimensions)) + _FIXED_BYTES + texts

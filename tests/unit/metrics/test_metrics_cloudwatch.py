@@ -19,6 +19,7 @@ from botocore.exceptions import ClientError
 from kinesis_publishers import Properties, SystemClock
 from kinesis_publishers.events import QueryLagMeasured, RecordsRefused
 from kinesis_publishers.metrics.cloudwatch import (
+    MAX_DATA,
     MAX_UNSENT_DATA,
     CloudWatchMetrics,
     CloudWatchSettings,
@@ -174,8 +175,7 @@ def _upload(service: Service) -> CloudWatchUpload:
 
 
 def _send(upload: CloudWatchUpload, *names: str) -> None:
-    upload.add([{**_DATUM, "MetricName": name} for name in names])
-    upload.send()
+    upload.send([{**_DATUM, "MetricName": name} for name in names])
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_refusal_for_good_is_not_the_return_of_the_service(
     upload = _upload(service)
     with caplog.at_level(logging.INFO, _UPLOAD):
         _send(upload, "dropped")
-        upload.send()
+        upload.send([])
         assert "again" not in caplog.records[-1].getMessage()
         _send(upload, "taken")
     assert caplog.messages[-1] == "CloudWatch takes metrics again."
@@ -237,6 +237,14 @@ def test_memory_is_bounded_while_cloudwatch_takes_nothing(
     assert service.names == [*["kept"] * (MAX_UNSENT_DATA - 1), "new", "newest"]
     dropped = [one.args[0] for one in caplog.records if "were dropped" in one.getMessage()]
     assert dropped == [5, 1]
+
+
+def test_many_data_are_cut_into_requests_that_cloudwatch_takes() -> None:
+    service = Service()
+    names = [str(number) for number in range(2 * MAX_DATA + 1)]
+    _send(_upload(service), *names)
+    assert service.names == names
+    assert [len(request) for request in service.requests] == [MAX_DATA, MAX_DATA, 1]
 
 
 def test_an_upload_that_has_given_up_makes_no_further_call_and_says_what_is_missing(

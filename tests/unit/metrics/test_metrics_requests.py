@@ -1,4 +1,4 @@
-"""What is added up in an interval, and how it is cut into requests of PutMetricData."""
+"""What is added up in an interval, and the size of the requests of PutMetricData."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 from kinesis_publishers.metrics.cloudwatch import (
     MAX_DATA,
-    MAX_REQUEST_BYTES,
     IntervalStatistics,
     Series,
     Statistics,
     datum_of,
-    requests_of,
 )
 from kinesis_publishers.metrics.cloudwatch_table import KCL_METRICS
 from tests.examples import examples
@@ -83,24 +81,13 @@ def test_what_is_about_no_shard_has_no_dimension_for_it() -> None:
     assert names == ["Operation"]
 
 
-@given(sizes=st.lists(st.integers(0, 128), max_size=30), repeat=st.sampled_from([1, 80]))
-@settings(max_examples=examples(50))
-def test_requests_hold_all_data_in_order_and_no_more_than_the_limit(
-    sizes: list[int], repeat: int
-) -> None:
-    data = [datum for size in sizes for datum in data_of(repeat, "x" * size)]
-    requests = list(requests_of(data))
-    assert [one for request in requests for one in request] == data
-    assert all(0 < len(request) <= MAX_DATA for request in requests)
-
-
 @given(name=NAMES)
 @settings(max_examples=examples(10))
 def test_a_full_request_is_no_larger_than_cloudwatch_takes(name: str) -> None:
     """In the query protocol of older SDKs, which is the longest one, and before compression."""
     model = Session().get_service_model("cloudwatch").operation_model("PutMetricData")
-    request = next(requests_of(data_of(MAX_DATA + 1, name)))
-    parameters = {"Namespace": "x" * 255, "MetricData": request}
+    series = Series(KCL_METRICS.metrics[0], name, ZERO.shard_id, "x" * 255, "x" * 255)
+    datum = datum_of(series, Statistics(3, 1e9, 0.123456789, 1e18), NOW)
+    parameters = {"Namespace": "x" * 255, "MetricData": [datum] * MAX_DATA}
     body = QuerySerializer().serialize_to_request(parameters, model)["body"]
-    assert len(request) > 900
-    assert len(urlencode(body)) <= MAX_REQUEST_BYTES
+    assert len(urlencode(body)) <= 1_000_000
