@@ -15,7 +15,7 @@ from attrs import fields
 from kinesis_publishers import errors
 from kinesis_publishers.config.assignments import KEYWORDS, SHORT_NAMES
 from kinesis_publishers.config.catalogue import all_declarations
-from kinesis_publishers.config.option import Namespace, Option, accepted_text, value_text
+from kinesis_publishers.config.option import Option, accepted_text, value_text
 from kinesis_publishers.config.parsers import (
     DecimalNumber,
     Duration,
@@ -54,7 +54,7 @@ is an error that names the nearest known one. All problems are reported together
   characters of a user or password are encoded: `%40` for `@`.
 - A class of your own is `module:Class`, or the name of an installed entry point.
 - A secret is masked in every message.
-- *Flink* means that `flink.` in place of `kinesis.` is accepted, too.
+- `flink.` in place of `kinesis.` is accepted, too.
 - *Spark* marks other names that a Spark source accepts, some from
   [other connectors](spark-options.md#names-of-other-connectors).
 
@@ -91,8 +91,7 @@ reader repeats the call of an error that is *repeated automatically*
 # What an option has no text for, by its section.
 _INTRODUCTIONS: Final = {
     "Retries": """
-`kinesis.retry.outagemillis` holds for all calls. Each call has four keys, of which all but the
-checkpoint store's are accepted with `flink.`, too:
+`kinesis.retry.outagemillis` holds for all calls. Each call has four keys:
 
 - `maxretries`: how often the call is repeated before it counts as failed. It is the only limit if
   it is set and `kinesis.retry.outagemillis` is not.
@@ -166,7 +165,7 @@ def _render_option(option: Option[Any]) -> str:
     facts = [f"*Default* {default}"] if default else ["*Required*"] if option.required else []
     if accepted and not (default and accepted in _AS_THE_DEFAULT):
         facts.append(f"*Accepted* {accepted}")
-    facts += _names_of(option) + (["*Flink*"] if option.namespace is Namespace.SHARED else [])
+    facts += _names_of(option)
     paragraphs = [f"### `{option.full_key}`", _escape(notes), facts and f"{'; '.join(facts)}."]
     return "".join(f"\n{paragraph}\n" for paragraph in paragraphs if paragraph)
 

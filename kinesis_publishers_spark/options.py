@@ -12,7 +12,6 @@ from kinesis_publishers.config import (
     Duration,
     Flag,
     Lookup,
-    Namespace,
     Option,
     OptionSet,
     Section,
@@ -40,7 +39,7 @@ class Alignment(Enum):
     NONE = "none"
 
 
-class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
+class SparkConfig(Section, section="Spark"):
     """How micro-batches are planned and what they contain."""
 
     planner: Option[Planner] = Option(

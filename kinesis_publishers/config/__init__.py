@@ -13,7 +13,6 @@ from kinesis_publishers.config.catalogue import extension_options as extension_o
 from kinesis_publishers.config.catalogue import find_bare_option as find_bare_option
 from kinesis_publishers.config.catalogue import find_option as find_option
 from kinesis_publishers.config.option import Lookup as Lookup
-from kinesis_publishers.config.option import Namespace as Namespace
 from kinesis_publishers.config.option import Option as Option
 from kinesis_publishers.config.option import Section as Section
 from kinesis_publishers.config.options import Options as Options

@@ -25,7 +25,7 @@ from kinesis_publishers.config.catalogue import (
     name_with_ending,
     nearest_key,
 )
-from kinesis_publishers.config.option import Entry, Lookup, Namespace, Option
+from kinesis_publishers.config.option import PREFIXES, Entry, Lookup, Option
 from kinesis_publishers.config.parsers import Duration, Scalar
 from kinesis_publishers.config.sections.aws import CredentialsConfig, nested_option
 from kinesis_publishers.config.sections.checkpoints import CheckpointConfig
@@ -206,13 +206,11 @@ def assign_custom(
 ) -> Assignments:
     """Resolve custom keys, still unread, with the declarations of the class that reads them."""
     for option in options:
-        if not option.key.startswith(CUSTOM_PREFIX) or option.namespace is not Namespace.OURS:
-            # The namespace may be missing, or be part of the key.
-            (namespace,) = Namespace.OURS.value
-            name = option.key.removeprefix(namespace).removeprefix(CUSTOM_PREFIX)
+        if not option.key.startswith(CUSTOM_PREFIX):
+            name = option.key.removeprefix(PREFIXES[0]).removeprefix(CUSTOM_PREFIX)
             raise PluginLoadError(
                 f"The option {option.full_key!r} is not one of a custom class: declare it with "
-                f"Option(key={CUSTOM_PREFIX + name!r}, namespace=Namespace.OURS, ...)"
+                f"Option(key={CUSTOM_PREFIX + name!r}, ...)"
             )
     assignments = Assignments()
     known = {option.key.lower(): option for option in options}

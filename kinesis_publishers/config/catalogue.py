@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from kinesis_publishers.config.option import Lookup, Namespace, Option, OptionFamily, Section
+from kinesis_publishers.config.option import PREFIXES, Lookup, Option, OptionFamily, Section
 from kinesis_publishers.config.parsers import Parsed, Scalar
 from kinesis_publishers.config.retries import OUTAGE, RECOVERABLE_ERRORS
 from kinesis_publishers.config.sections import (
@@ -71,7 +71,6 @@ CUSTOM: Final[OptionFamily[Scalar | None]] = OptionFamily(
     member=Option(
         key=f"{CUSTOM_PREFIX}<key>",
         parser=Parsed("what the class that reads the key accepts", lambda value: value),
-        namespace=Namespace.OURS,
         section="Custom classes",
         doc="An option of a class of your own, such as a record publisher. That class declares "
         "and checks it.",
@@ -153,22 +152,21 @@ def find_option(key: str) -> Option[Any] | None:
     """Return the option for ``key`` as it stands in a properties dict, with its prefix."""
     bare = _without_prefix(key)
     option = find_bare_option(bare)
-    prefix = key[: len(key) - len(bare)].lower()
-    return option if option and prefix in option.namespace.value else None
+    has_prefix = bare != key
+    return option if option and has_prefix == (option.full_key != option.key) else None
 
 
 def nearest_key(key: str, *, more: tuple[str, ...] = ()) -> str | None:
     """Return the known key, or the one of ``more``, that is most similar to ``key``, if any."""
-    bare = find_bare_option(_without_prefix(key))
-    if bare is not None:
-        return bare.full_key
-    candidates = _known_keys(key) | {name.lower(): name for name in more}
-    if found := name_with_ending(_without_prefix(key), candidates):
-        return found
-    matches = difflib.get_close_matches(key.lower(), candidates, n=3, cutoff=0.6)
     # The prefix does not count: most keys have it.
-    near = (one for one in matches if _likeness(key, one) >= 0.5)
-    return next((candidates[one] for one in near), None)
+    bare = _without_prefix(key)
+    if known := find_bare_option(bare):
+        return known.full_key
+    candidates = _known_keys(bare.lower()) | {name.lower(): name for name in more}
+    near = difflib.get_close_matches(bare.lower(), candidates, n=1)
+    found = name_with_ending(bare, candidates) or next(map(candidates.get, near), None)
+    is_flink = key.lower().startswith("flink.")
+    return found.replace(*PREFIXES) if found and is_flink else found
 
 
 def name_with_ending(
@@ -180,16 +178,11 @@ def name_with_ending(
         parts = name.lower().split(separator)
         for start in range(1, len(parts)):
             by_ending.setdefault(separator.join(parts[start:]), []).append(name)
-    by_ending |= {_without_prefix(one): [name] for one, name in candidates.items()}
+    by_ending |= {one: [name] for one, name in candidates.items()}
     for written in (key.lower(), key.lower().rpartition(separator)[2]):
         if near := difflib.get_close_matches(written, by_ending, n=1, cutoff=0.8):
             return " or ".join(by_ending[near[0]][:3])
     return None
-
-
-def _likeness(key: str, other: str) -> float:
-    first, second = _without_prefix(key).lower(), _without_prefix(other).lower()
-    return difflib.SequenceMatcher(None, first, second).ratio()
 
 
 def _find_nested(key: str) -> Option[Any] | None:
@@ -203,7 +196,7 @@ def _find_nested(key: str) -> Option[Any] | None:
 
 
 def _without_prefix(key: str) -> str:
-    for prefix in Namespace.SHARED.value:
+    for prefix in PREFIXES:
         if key.lower().startswith(prefix):
             return key[len(prefix) :]
     return key
@@ -211,16 +204,11 @@ def _without_prefix(key: str) -> str:
 
 def _known_keys(key: str) -> dict[str, str]:
     """Return the lower-case keys to compare ``key`` with, and the suggestion for each."""
-    is_flink = key.lower().startswith("flink.")
-    candidates: dict[str, str] = {}
-    for option in all_declarations():
-        shared = option.namespace is Namespace.SHARED
-        suggested = f"flink.{option.key}" if is_flink and shared else option.full_key
+    candidates = {option.key.lower(): option.full_key for option in all_declarations()}
+    for family in _FAMILIES:
         # The name of a stream in the key must not make another option look more similar.
-        before, bracket, _ = suggested.partition("<")
-        # The part before the name must be similar to that of the option.
-        *written, name = key.split(".", before.count(".")) if bracket else ("",)
-        if bracket and (not written or _likeness(written[-1], before.split(".")[-2]) < 0.9):
-            continue
-        candidates[f"{before}{name}".lower()] = suggested
+        before, _, _ = family.member.key.partition(f".{family.placeholder}")
+        *words, name = key.split(".", before.count(".") + 1)
+        if difflib.get_close_matches(".".join(words), [before], cutoff=0.9):
+            candidates[f"{before}.{name}"] = family.member.full_key
     return candidates

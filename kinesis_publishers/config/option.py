@@ -36,12 +36,8 @@ _LONGEST_SHOWN: Final = 200
 _URL_CREDENTIALS: Final = r"(?<=://)(?:[^/?#\s]*|[^\s'\"]*)@"
 
 
-class Namespace(Enum):
-    """The prefixes under which a key is accepted."""
-
-    SHARED = ("kinesis.", "flink.")
-    OURS = ("kinesis.",)
-    AWS = ("",)
+PREFIXES: Final = ("kinesis.", "flink.")
+"""What every key begins with except those of AWS; the first one is documented."""
 
 
 def show_value(value: object, *, secret: bool) -> str:
@@ -81,10 +77,6 @@ class Declared(Generic[V]):
         return self
 
 
-def _default_namespace(option: Option[Any]) -> Namespace:
-    return Namespace.AWS if option.key.startswith("aws.") else Namespace.SHARED
-
-
 def _parser_of_default(option: Option[Any]) -> Parser[Any]:
     default = option.default
     if isinstance(default, bool):
@@ -107,7 +99,6 @@ class Option(Declared[T]):
         parser: also describes what is accepted, and the unit. The default has that of a bool, of a
             member of an enum, or of a whole number of at least 1.
         section: its part of the reference, by default that of its class.
-        namespace: the accepted prefixes, by default those of its class.
         secret: whether its value is masked wherever it might be shown.
         required: whether a complete configuration needs it.
         spellings: other keys that mean the same.
@@ -120,7 +111,6 @@ class Option(Declared[T]):
     default: T = None  # type: ignore[assignment]
     parser: Parser[T] = field(default=Factory(_parser_of_default, takes_self=True))
     section: str = ""
-    namespace: Namespace = field(default=Factory(_default_namespace, takes_self=True))
     secret: bool = False
     required: bool = False
     spellings: tuple[str, ...] = ()
@@ -129,7 +119,7 @@ class Option(Declared[T]):
     @property
     def full_key(self) -> str:
         """The key with its first prefix: how it is documented and written."""
-        return f"{self.namespace.value[0]}{self.key}"
+        return self.key if self.key.startswith("aws.") else f"{PREFIXES[0]}{self.key}"
 
     @property
     def options(self) -> tuple[Option[Any], ...]:
@@ -154,9 +144,7 @@ class Option(Declared[T]):
         return read
 
     def placed_in(self, section: type[Section]) -> Self:
-        is_shared = self.namespace is Namespace.SHARED
-        namespace = section.namespace if is_shared else self.namespace
-        return evolve(self, section=self.section or section.title, namespace=namespace)
+        return evolve(self, section=self.section or section.title)
 
     def missing(self) -> MissingOptionError:
         """Return the error for a configuration that does not have this option."""
@@ -289,11 +277,10 @@ class Section:
     """
 
     title: ClassVar[str]
-    namespace: ClassVar[Namespace]
     declarations: ClassVar[Mapping[str, Declared[Any]]]
 
-    def __init_subclass__(cls, *, section: str, namespace: Namespace = Namespace.SHARED) -> None:
-        cls.title, cls.namespace = section, namespace
+    def __init_subclass__(cls, *, section: str) -> None:
+        cls.title = section
         cls.declarations = {
             name: one.placed_in(cls) for name, one in vars(cls).items() if isinstance(one, Declared)
         }

@@ -143,7 +143,7 @@ class Properties(Lookup):
         """Return the same properties with the keys ``kinesis.custom.*`` read as ``options``.
 
         For a publisher of your own: until then, such keys have no type and are masked. The key of
-        every option begins with ``custom.``; its namespace is ``OURS``.
+        every option begins with ``custom.``.
 
         Raises:
             ConfigErrors: lists every unknown key, bad value and missing option.

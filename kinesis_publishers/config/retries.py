@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from kinesis_publishers.config.option import Declared, Lookup, Namespace, Option, OptionFamily
+from kinesis_publishers.config.option import Declared, Lookup, Option, OptionFamily
 from kinesis_publishers.config.parsers import DecimalNumber, Duration, Text, WholeNumber
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import InvalidOptionError, PluginLoadError, ServiceError
@@ -24,7 +24,6 @@ OUTAGE: Final = Option(
     key="retry.outagemillis",
     parser=Duration(),
     default=300_000.0,
-    namespace=Namespace.OURS,
     section=_SECTION,
     doc="How long every call is retried, even after its maxretries. By default, calls to a "
     "service that has never answered fail after 30 seconds. With 0, only the maxretries apply, as "
@@ -57,7 +56,6 @@ class RetryOptions(Declared["RetryPolicy"]):
         *,
         retries: int,
         delays: tuple[float, float],
-        namespace: Namespace = Namespace.SHARED,
         outlasts_outages: bool = True,
     ) -> None:
         """Declare the options of ``operation``; their keys begin with ``prefix``.
@@ -68,8 +66,7 @@ class RetryOptions(Declared["RetryPolicy"]):
 
         def option(name: str, parser: Any, default: Any, doc: str) -> Option[Any]:
             key = f"{prefix}.{name}"
-            shared: Any = {"namespace": namespace, "section": _SECTION}
-            return Option(key=key, parser=parser, default=default, doc=doc, **shared)
+            return Option(key=key, parser=parser, default=default, doc=doc, section=_SECTION)
 
         self._outlasts_outages = outlasts_outages
         self.max_retries: Option[int] = option(

@@ -17,7 +17,7 @@ from kinesis_publishers import (
     Shard,
     StartingPosition,
 )
-from kinesis_publishers.config import Flag, Namespace, Option
+from kinesis_publishers.config import Flag, Option
 from kinesis_publishers.model import PositionType, continue_from
 from kinesis_publishers.testing.contracts import FactorySubject, HeldShard
 from kinesis_publishers.testing.fakes import batch_of, publisher_context, sample_shard
@@ -37,7 +37,6 @@ FLAG: Option[bool] = Option(
     default=False,
     doc="Nothing.",
     section="List",
-    namespace=Namespace.OURS,
 )
 
 

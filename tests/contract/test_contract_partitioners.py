@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from kinesis_publishers import Partitioner, Properties
-from kinesis_publishers.config import Namespace, Option, Text
+from kinesis_publishers.config import Option, Text
 from kinesis_publishers.producing.routing import RandomPartitioner
 from kinesis_publishers.testing.contracts import PartitionerContract, PartitionerSubject
 
 _SEPARATOR: Option[str] = Option(
     key="custom.separator",
-    namespace=Namespace.OURS,
     parser=Text(),
     default=",",
     doc="What ends the key.",

@@ -11,7 +11,6 @@ import javaproperties
 import pytest
 
 from kinesis_publishers.config.catalogue import all_declarations, find_option
-from kinesis_publishers.config.option import Namespace
 from tests.docs.doc_pages import AVOIDED, PAGES, ROOT, blocks_of, name_of, prose_of
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ _BEGINNINGS = [ROOT / name for name in ("", "kinesis_publishers", "kinesis_publi
 _OF_TODAY = [page for page in _LINKED if not page.is_relative_to(_DOCS / "decisions")]
 _PLAIN = [page for page in _OF_TODAY if page.name != "CHANGELOG.md"]
 _DECLARED = [option.full_key.lower() for option in all_declarations()]
-_SHARED = [one.full_key.lower() for one in all_declarations() if one.namespace is Namespace.SHARED]
 
 
 # The pages of 0.2.0, to which links lead from elsewhere.
@@ -69,9 +67,8 @@ def is_known(key: str) -> bool:
     if find_option(key) is not None:
         return True
     prefix, _, bare = key.lower().partition(".")
-    declared = _SHARED if prefix == "flink" else _DECLARED
     beginning = f"kinesis.{bare}." if prefix == "flink" else f"{key.lower()}."
-    return any(f"{name}.".startswith(beginning) for name in declared)
+    return any(f"{name}.".startswith(beginning) for name in _DECLARED)
 
 
 @pytest.mark.parametrize("name", _GENERATED)

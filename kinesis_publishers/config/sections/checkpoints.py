@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import ClassVar, Final, TypeAlias
 
-from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
+from kinesis_publishers.config.option import Derived, Lookup, Option, Section
 from kinesis_publishers.config.parsers import (
     URL,
     Choice,
@@ -37,7 +37,7 @@ _SERVER: Final = (
 _ESCAPES: Final = "special characters of a user or password as %40 for @"
 
 
-class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
+class CheckpointConfig(Section, section="Checkpoints"):
     """Whether progress is stored, where, and how often."""
 
     application: Option[str | None] = Option(
@@ -69,7 +69,6 @@ class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS)
         "the store of checkpoints",
         retries=10,
         delays=(200.0, 5000.0),
-        namespace=Namespace.OURS,
     )
 
 
@@ -88,7 +87,7 @@ def _sqlite_path(lookup: Lookup) -> Path:
         ) from error
 
 
-class SqliteCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
+class SqliteCheckpointConfig(Section, section="Checkpoints"):
     """Which file has the checkpoints; in ``path``, ``~`` has been replaced."""
 
     written_path: ClassVar[Option[str | None]] = Option(
@@ -118,7 +117,7 @@ def _parse_tags(value: Scalar) -> Tags:
     return tuple(tags.items())
 
 
-class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
+class DynamoDbCheckpointConfig(Section, section="Checkpoints"):
     """Which table has the checkpoints."""
 
     table: Option[str] = Option(
@@ -161,7 +160,7 @@ class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespa
     )
 
 
-class SqlCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
+class SqlCheckpointConfig(Section, section="Checkpoints"):
     """Which table of a database has the checkpoints."""
 
     url: Option[str | None] = Option(
@@ -189,7 +188,7 @@ class SqlCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OU
     )
 
 
-class RedisCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
+class RedisCheckpointConfig(Section, section="Checkpoints"):
     """Which keys of which Redis have the checkpoints."""
 
     url: Option[str | None] = Option(
@@ -254,7 +253,7 @@ def shards_of(lookup: Lookup) -> tuple[tuple[str, str], ...]:
     return tuple((stream, shard_id) for stream, _, shard_id in pairs)
 
 
-class AssignmentConfig(Section, section="Workers", namespace=Namespace.OURS):
+class AssignmentConfig(Section, section="Workers"):
     """Which of the shards this process reads."""
 
     written_assigner: ClassVar[Option[str | None]] = Option(
@@ -283,7 +282,7 @@ def _lease_format(lookup: Lookup) -> LeaseFormat:
     return lookup.get(LeaseConfig.written_format) or usual
 
 
-class LeaseConfig(Section, section="Workers", namespace=Namespace.OURS):
+class LeaseConfig(Section, section="Workers"):
     """How the workers of an application share its shards."""
 
     is_enabled: Option[bool] = Option(

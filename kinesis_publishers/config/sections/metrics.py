@@ -6,7 +6,7 @@ import re
 from enum import Enum
 from typing import Final
 
-from kinesis_publishers.config.option import Namespace, Option, Section
+from kinesis_publishers.config.option import Option, Section
 from kinesis_publishers.config.parsers import Duration, Flag, Scalar, Text, WholeNumber
 
 _REPORTERS: Final = {
@@ -40,7 +40,7 @@ class _SinksParser:
         return tuple(dict.fromkeys(name if ":" in name else name.lower() for name in names))
 
 
-class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
+class MetricsConfig(Section, section="Metrics"):
     """Which sinks take diagnostic events, and how they report."""
 
     sinks: Option[tuple[str, ...]] = Option(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, Final, Self, TypeAlias
 
-from kinesis_publishers.config.option import Declared, Lookup, Namespace, Option, Section
+from kinesis_publishers.config.option import Declared, Lookup, Option, Section
 from kinesis_publishers.config.parsers import Choice, Parsed, Scalar, Text
 from kinesis_publishers.config.timestamps import DEFAULT_FORMAT, check_pattern, parse_time
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
@@ -194,7 +194,6 @@ class InitialPositionConfig(Section, section="Source"):
         key="stream.initpos.shards",
         parser=_POSITIONS,
         default=(),
-        namespace=Namespace.OURS,
         doc="JSON with positions of single shards, or of streams by name or ARN, that were not "
         "read before. The others begin at stream.initpos. A shard that is not listed is an "
         "error (failondataloss).",
@@ -210,7 +209,7 @@ class InitialPositionConfig(Section, section="Source"):
         return Positions(self.start, dict(self.shards))
 
 
-class EndingPositionConfig(Section, section="Source", namespace=Namespace.OURS):
+class EndingPositionConfig(Section, section="Source"):
     """Where reading ends: before which position the last record stands."""
 
     position: Option[EndingPosition] = Option(

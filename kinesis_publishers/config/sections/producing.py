@@ -6,7 +6,7 @@ import math
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
+from kinesis_publishers.config.option import Derived, Lookup, Option, Section
 from kinesis_publishers.config.parsers import (
     DecimalNumber,
     Duration,
@@ -57,7 +57,7 @@ def _expiry(lookup: Lookup) -> float:
     return math.inf if is_endless else ProducerConfig.ttl_seconds.read(lookup)
 
 
-class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
+class ProducerConfig(Section, section="Producer"):
     """How records are written."""
 
     linger_seconds: Option[float] = Option(

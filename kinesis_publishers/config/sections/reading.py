@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from kinesis_publishers.config.option import Derived, Namespace, Option, Section
+from kinesis_publishers.config.option import Derived, Option, Section
 from kinesis_publishers.config.parsers import Duration, PluginName, Size, WholeNumber
 from kinesis_publishers.config.retries import RecoverableErrors, RetryOptions
 
@@ -41,7 +41,6 @@ class PollingConfig(Section, section="Polling"):
     limits: Option[ShardLimits] = Option(
         key="shard.limits",
         default=ShardLimits.AWS,
-        namespace=Namespace.OURS,
         doc="The limits on polling a shard: aws (five calls and 2 MB a second), or off for a "
         "server without limits. With off, only the polling period applies.",
     )
@@ -53,7 +52,6 @@ class PollingConfig(Section, section="Polling"):
     encoding: Option[Encoding] = Option(
         key="shard.getrecords.encoding",
         default=Encoding.AUTO,
-        namespace=Namespace.OURS,
         doc="The encoding of GetRecords, GetShardIterator and PutRecords. cbor takes a quarter "
         "fewer bytes than json. auto is CBOR, but JSON for streams with records below 1 kB, "
         "where it takes less CPU, and for services that do not understand CBOR.",
@@ -90,7 +88,6 @@ class DiscoveryConfig(Section, section="Discovery"):
     shard_order: Option[ShardOrder] = Option(
         key="shard.order",
         default=ShardOrder.PARENTS_FIRST,
-        namespace=Namespace.OURS,
         section="Source",
         doc="Whether a shard waits until all of its ancestors are read to their ends.",
     )
@@ -116,7 +113,6 @@ class FanOutConfig(Section, section="Enhanced fan-out"):
         key="pending.waittimeoutmillis",
         parser=Duration(),
         default=30_000.0,
-        namespace=Namespace.OURS,
         section="Backpressure",
         doc="How long a subscription may wait for room in the pool, or for one delivery to end, "
         "before it is closed.",
@@ -136,7 +132,6 @@ class SubscriptionHttpConfig(Section, section="Enhanced fan-out"):
     version: Option[HttpVersion] = Option(
         key="stream.efo.http-version",
         default=HttpVersion.AUTO,
-        namespace=Namespace.OURS,
         doc="The protocol of subscriptions: 2, 1.1, or auto (2 where an https endpoint offers it, "
         "as AWS does, and 1.1 otherwise).",
     )
@@ -148,7 +143,7 @@ class SubscriptionHttpConfig(Section, section="Enhanced fan-out"):
     )
 
 
-class ProcessingConfig(Section, section="Processing", namespace=Namespace.OURS):
+class ProcessingConfig(Section, section="Processing"):
     """What is expected of the application."""
 
     slow_after: Option[float] = Option(
@@ -160,7 +155,7 @@ class ProcessingConfig(Section, section="Processing", namespace=Namespace.OURS):
     )
 
 
-class PendingConfig(Section, section="Backpressure", namespace=Namespace.OURS):
+class PendingConfig(Section, section="Backpressure"):
     """How much may be read and not yet handed on, over all shards."""
 
     max_records: Option[int] = Option(
@@ -190,7 +185,6 @@ class WatermarkConfig(Section, section="Watermarks"):
             group="kinesis_publishers.watermark_assigners",
         ),
         default=ARRIVAL,
-        namespace=Namespace.OURS,
         guarded=":",
         doc="Where event times come from: arrival (ARRIVAL), or a WatermarkAssigner of your own.",
     )
@@ -198,7 +192,6 @@ class WatermarkConfig(Section, section="Watermarks"):
         key="watermark.disordermillis",
         parser=Duration(),
         default=0.0,
-        namespace=Namespace.OURS,
         doc="How far out of order event times may be within a shard: the distance of the "
         "watermark from the latest event time.",
     )

@@ -9,7 +9,6 @@ from typing import ClassVar
 from kinesis_publishers.config.option import (
     Derived,
     Lookup,
-    Namespace,
     Option,
     OptionFamily,
     Section,
@@ -67,7 +66,6 @@ class RegistrationConfig(Section, section="Registration"):
     deregister: Option[DeregistrationPolicy] = Option(
         key="stream.efo.deregister",
         default=DeregistrationPolicy.CREATED,
-        namespace=Namespace.OURS,
         doc="Which consumers are removed when reading ends: those that this application created, "
         "or none.",
     )

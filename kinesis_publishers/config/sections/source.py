@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from attrs import frozen
 
-from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section, show_value
+from kinesis_publishers.config.option import Derived, Lookup, Option, Section, show_value
 from kinesis_publishers.config.parsers import PluginName, Text
 from kinesis_publishers.errors import InvalidOptionError, MissingOptionError
 from kinesis_publishers.model.sources import (
@@ -89,7 +89,7 @@ def _streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
     return streams
 
 
-class StreamsConfig(Section, section="Source", namespace=Namespace.OURS):
+class StreamsConfig(Section, section="Source"):
     """The streams to read: at least one, each name once, in the order of the configuration."""
 
     names: ClassVar[Option[str | None]] = Option(
@@ -136,7 +136,6 @@ class SourceConfig(Section, section="Source"):
     aggregation: Option[AggregationMode] = Option(
         key="aggregation",
         default=AggregationMode.AUTO,
-        namespace=Namespace.OURS,
         doc="How aggregates are delivered. off delivers them whole; all other values deaggregate "
         "them. After a reshard, an aggregate may contain records of other shards: auto drops them "
         "from aggregates of the KPL, kpl from all aggregates, unfiltered from none.",
@@ -144,14 +143,12 @@ class SourceConfig(Section, section="Source"):
     on_invalid_aggregate: Option[OnInvalidAggregate] = Option(
         key="aggregation.on-invalid",
         default=OnInvalidAggregate.PLAIN,
-        namespace=Namespace.OURS,
         doc="What happens to an invalid aggregate: it is delivered unchanged (plain), raises an "
         "error (fail), or goes to the DeadLetter of scan (dead-letter).",
     )
     fail_on_data_loss: Option[bool] = Option(
         key="failondataloss",
         default=True,
-        namespace=Namespace.OURS,
         doc="Whether a trimmed position or a re-created stream is an error.",
     )
 

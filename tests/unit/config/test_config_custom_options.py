@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_publishers.config import DecimalNumber, Namespace, Option, Properties, Text
+from kinesis_publishers.config import DecimalNumber, Option, Properties, Text
 from kinesis_publishers.errors import ConfigErrors, InvalidOptionError, PluginLoadError
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def option(key: str, parser: Parser[Any], default: Any = None, **more: Any) -> Option[Any]:
-    more = {"namespace": Namespace.OURS, **more}
     return Option(key=key, parser=parser, default=default, doc="A test.", section="Test", **more)
 
 
@@ -121,17 +120,10 @@ def test_another_class_may_have_keys_that_the_publisher_does_not_know(other: dic
 
 
 @pytest.mark.parametrize(
-    ("key", "more"),
-    [
-        ("custom.replay.speed", {"namespace": Namespace.SHARED}),
-        ("kinesis.custom.replay.speed", {}),
-        ("kinesis.replay.speed", {}),
-        ("replay.speed", {}),
-    ],
+    "key", ["kinesis.custom.replay.speed", "kinesis.replay.speed", "replay.speed"]
 )
-def test_a_declaration_is_answered_with_how_it_is_right(key: str, more: Any) -> None:
+def test_a_declaration_is_answered_with_how_it_is_right(key: str) -> None:
     with pytest.raises(PluginLoadError) as caught:
-        parse().custom(option(key, Text(), **more))
+        parse().custom(option(key, Text()))
     assert "is not one of a custom class: declare it with" in str(caught.value)
-    expected = "Option(key='custom.replay.speed', namespace=Namespace.OURS, ...)"
-    assert str(caught.value).endswith(expected)
+    assert str(caught.value).endswith("Option(key='custom.replay.speed', ...)")

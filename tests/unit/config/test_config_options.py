@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from kinesis_publishers.config import Properties
-from kinesis_publishers.config.catalogue import all_declarations, all_options, find_bare_option
-from kinesis_publishers.config.option import Namespace
+from kinesis_publishers.config.catalogue import (
+    all_declarations,
+    all_options,
+    find_bare_option,
+    find_option,
+)
 from kinesis_publishers.errors import ConfigErrors
 
 # Written from the specification, not from the declarations: key, default, a text, what it becomes.
@@ -218,17 +222,10 @@ def test_a_text_is_parsed(key: str, default: object, text: str, value: object) -
     assert _plain(option.parse(text)) == value
 
 
-@pytest.mark.parametrize("key", [case[0] for case in _FLIP])
-def test_a_key_of_flink_is_accepted_under_both_prefixes(key: str) -> None:
-    option = find_bare_option(key)
-    assert option is not None
-    assert option.namespace is Namespace.SHARED
-
-
-@pytest.mark.parametrize("key", [case[0] for case in _OURS])
-def test_a_key_of_ours_is_refused_under_flink_s_prefix(key: str) -> None:
-    with pytest.raises(ConfigErrors, match=rf"did you mean kinesis\.{key}\?"):
-        Properties.parse({f"flink.{key}": "1"}, complete=False)
+@pytest.mark.parametrize("key", [case[0] for case in _FLIP + _OURS])
+def test_a_key_is_accepted_under_both_prefixes_and_not_without_one(key: str) -> None:
+    assert find_option(f"kinesis.{key}") == find_option(f"flink.{key}") == find_bare_option(key)
+    assert find_option(key) is None
 
 
 @pytest.mark.parametrize(

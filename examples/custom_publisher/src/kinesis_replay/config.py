@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from attrs import frozen
 
-from kinesis_publishers.config import DecimalNumber, Namespace, Option, Text
+from kinesis_publishers.config import DecimalNumber, Option, Text
 
 if TYPE_CHECKING:
     from kinesis_publishers import Properties
@@ -19,7 +19,6 @@ PATH: Final[Option[str | None]] = Option(
     parser=Text(accepts="the path of a Parquet file or of a directory of them"),
     default=None,
     required=True,
-    namespace=Namespace.OURS,
     section="Replay",
     doc="The recording to replay.",
 )
@@ -27,7 +26,6 @@ SPEED: Final[Option[float]] = Option(
     key="custom.replay.speed",
     parser=DecimalNumber(minimum=0.0),
     default=1.0,
-    namespace=Namespace.OURS,
     section="Replay",
     doc="How many times as fast as the records arrived; 0 does not wait at all.",
 )
