@@ -160,16 +160,13 @@ def _range_between(key: ShardKey, begin: ShardOffset | None, end: ShardOffset) -
         # Either it was read before, as are ancestors that the offset lists as ended, or it has no
         # records yet: its first micro-batch with records names the first one.
         return None
-    until, before = end.progress.position, start if begin is None else begin.progress.position
-    has_moved = begin is None or until != before
-    last = until.sequence_number
+    until = end.progress.position
+    last, has_moved = until.sequence_number, begin is None or until != begin.progress.position
     if last is not None and has_moved:
         is_before = end.progress.processed is None
-        return ShardRange(
-            shard=key, start=start, end=last, as_of=as_of, follows=before, excludes_end=is_before
-        )
+        return ShardRange(shard=key, start=start, end=last, as_of=as_of, excludes_end=is_before)
     if end.progress.is_ended and not (begin is not None and begin.progress.is_ended):
-        return ShardRange(shard=key, start=start, end=None, as_of=as_of, follows=before)
+        return ShardRange(shard=key, start=start, end=None, as_of=as_of)
     return None
 
 

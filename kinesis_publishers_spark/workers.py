@@ -1,7 +1,7 @@
 """Keeps range readers and producers from task to task in one Python worker process.
 
-Spark reuses its worker processes. Clients with their connections, and the remains of earlier
-ranges, serve the next task with the same properties.
+Spark reuses its worker processes. Clients with their connections serve the next task with the same
+properties.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import total_ordering
 from typing import Any, NamedTuple
 
-from attrs import Factory, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from kinesis_publishers.model.shards import ShardKey, StreamIdentity
 
@@ -294,7 +294,6 @@ class ShardRange:
             everything that had arrived before it to be visible.
         as_of: what arrived earlier precedes the range; ``None`` if the range names its first
             record. It shows whether records at its beginning may have been removed.
-        follows: where the range before it has ended; a reader that has come there may continue.
         size: lets a reader fetch little beyond the end.
     """
 
@@ -302,19 +301,9 @@ class ShardRange:
     start: StartingPosition
     end: SequenceNumber | None
     as_of: datetime | None = field(default=None, eq=False)
-    follows: StartingPosition = field(
-        eq=False, default=Factory(lambda self: self.start, takes_self=True)
-    )
     size: RangeSize | None = field(default=None, eq=False)
     excludes_end: bool = False
     until: datetime | None = None
-
-    @property
-    def following(self) -> StartingPosition | None:
-        """Where the next range begins, ``None`` at the end of the shard or at an instant."""
-        if self.end is None:
-            return None
-        return StartingPosition.at(self.end) if self.excludes_end else resume_after(self.end)
 
 
 # A quarter of the shortest retention: an idle shard's progress is renewed long before its age would

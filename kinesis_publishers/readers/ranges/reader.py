@@ -7,16 +7,15 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Self
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher, RecordPublisherFactory
 from kinesis_publishers.assembly import Services, open_services, publisher_factory_class
 from kinesis_publishers.config import Properties, SourceConfig
 from kinesis_publishers.config.assignments import has_other_reader
 from kinesis_publishers.config.catalogue import CUSTOM
-from kinesis_publishers.engine.consumer_context import ConsumerContext
 from kinesis_publishers.engine.delivery import DeliverySink
-from kinesis_publishers.engine.range_consumer import Leftovers, RangeConsumer
+from kinesis_publishers.engine.range_consumer import RangeConsumer
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.model import (
     RecordBatch,
@@ -32,17 +31,11 @@ from kinesis_publishers.tasks import TaskScope
 
 
 class KinesisRangeReader:
-    """Reads ranges; all calls share the clients and the budget.
-
-    The publisher of a range, and the records fetched beyond its end, are kept for the next range,
-    which then needs no GetShardIterator and fetches nothing twice. A subscription is closed with
-    its range.
-    """
+    """Reads ranges; all calls share the clients and the budget."""
 
     def __init__(self, services: Services, publishers: RangePublishers) -> None:
         self._services = services
         self._publishers = publishers
-        self._leftovers = Leftovers(services.clock)
 
     @classmethod
     @asynccontextmanager
@@ -77,19 +70,8 @@ class KinesisRangeReader:
         context = self._services.consumer_context(sink, create)
         async with TaskScope() as scope:
             for one in ranges:
-                work = self._read_range(one, context, subscribes=subscribes)
+                work = RangeConsumer(one, context).run()
                 scope.spawn(work, name=f"read a range of {one.shard}")
-
-    async def _read_range(
-        self, one: ShardRange, context: ConsumerContext, *, subscribes: bool
-    ) -> None:
-        begin = self._leftovers.take(one)
-        if begin is not None and subscribes:
-            # Its publisher would poll.
-            begin = evolve(begin, publisher=None)
-        leftover = await RangeConsumer(one, context, begin).run()
-        if leftover is not None:
-            self._leftovers.keep(one.shard, leftover)
 
 
 _LOGGER = logging.getLogger(__name__)

@@ -24,7 +24,6 @@ from tests.unit.readers.fetcher_support import POLLING
 
 if TYPE_CHECKING:
     from kinesis_publishers import RecordPublisherFactory
-    from kinesis_publishers.engine.range_consumer import Leftover
     from kinesis_publishers.testing.fakes import RecordingSink, ScriptedRun
 
 __all__ = ["RangeWorld", "losses", "polled", "range_of", "scripted"]
@@ -61,13 +60,13 @@ class RangeWorld:
         )
         self.sink = self.reader.sink
 
-    def consumer(self, wanted: ShardRange, begin: Leftover | None = None) -> RangeConsumer:
-        return RangeConsumer(wanted, self.reader.context, begin)
+    def consumer(self, wanted: ShardRange) -> RangeConsumer:
+        return RangeConsumer(wanted, self.reader.context)
 
-    async def read(self, wanted: ShardRange, begin: Leftover | None = None) -> Leftover | None:
-        """Read one range; return what it leaves. The pool must be empty then."""
+    async def read(self, wanted: ShardRange) -> None:
+        """Read one range. The pool must be empty then."""
         try:
-            return await finish(self.consumer(wanted, begin).run(), self.clock)
+            await finish(self.consumer(wanted).run(), self.clock)
         finally:
             assert self.held == (0, 0)
 

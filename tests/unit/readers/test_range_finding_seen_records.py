@@ -90,18 +90,14 @@ def test_a_range_is_divided_where_its_pieces_touch():
     seen = SeenRecords(progress(10))
     leap(seen, 90)
     cut(seen, 40)
-    first = ShardRange(
-        shard=sample_shard().key,
-        start=StartingPosition.at(number(11)),
-        end=number(90),
-        follows=StartingPosition.after(number(10)),
-    )
+    start = StartingPosition.at(number(11))
+    first = ShardRange(shard=sample_shard().key, start=start, end=number(90))
     end = end_of(seen)
     assert (end.payload_bytes, end.user_records) == (80_000, 4_000)
     (one, one_bytes), (other, other_bytes) = end.divided(first)
-    assert (one.start, one.end, one.follows) == (first.start, number(40), first.follows)
+    assert (one.start, one.end) == (start, number(40))
     assert (other.start, other.end) == (StartingPosition.after(number(40)), number(90))
-    assert (other.follows, other.as_of) == (other.start, progress(40).as_of)
+    assert other.as_of == progress(40).as_of
     assert (one_bytes, other_bytes) == (30_000, 50_000)
     sizes = [piece.size for piece in (one, other)]
     assert sizes == [

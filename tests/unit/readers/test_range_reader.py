@@ -1,11 +1,10 @@
-"""Many ranges at once: side by side, in one budget, with what earlier calls have left."""
+"""Many ranges at once: side by side, in one budget."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from attrs import evolve
 
 from kinesis_publishers import Properties, SequenceNumber, ShardRange, StartingPosition
 from kinesis_publishers.engine.pool import PendingPool
@@ -16,7 +15,6 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
 )
 from kinesis_publishers.events import DataLossTolerated, RangeRead
-from kinesis_publishers.model import resume_after
 from kinesis_publishers.readers.ranges.reader import KinesisRangeReader, RangePublishers
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
@@ -112,21 +110,6 @@ async def test_a_range_that_cannot_be_read_again_stops_the_others():
     assert world.pool.records == 0
 
 
-@pytest.mark.parametrize(
-    "following",
-    [range_after(0, 3, 9), evolve(range_of(0, 4, 9), follows=resume_after(place(0, 3)))],
-    ids=["after the last record", "at its own first record"],
-)
-async def test_what_came_since_is_read_with_the_same_iterator(following: ShardRange):
-    world = world_of(4)
-    reader = reader_of(world)
-    await finish(reader.read([range_of(0, 0, 3)], world.sink), world.clock)
-    world.shards[ZERO].extend(records_of(0, 6, first=4))
-    await finish(reader.read([following], world.sink), world.clock)
-    assert world.sink.records == records_of(0, 10)
-    assert len(world.data_plane.iterator_calls) == 1
-
-
 async def test_a_range_that_is_read_again_starts_over():
     world = world_of(20)
     reader = reader_of(world)
@@ -134,7 +117,6 @@ async def test_a_range_that_is_read_again_starts_over():
         await finish(reader.read([wanted], world.sink), world.clock)
     expected = records_of(0, 10) + records_of(0, 6, first=4)
     assert world.sink.records == expected
-    assert len(world.data_plane.iterator_calls) == 2
 
 
 async def test_a_range_that_failed_leaves_nothing():

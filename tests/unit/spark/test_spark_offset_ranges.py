@@ -170,26 +170,11 @@ def test_a_shard_without_new_records_has_no_range() -> None:
     assert ranges[0].end == SequenceNumber("9")
 
 
-def test_a_range_says_where_the_one_before_it_ended() -> None:
-    start = offset({shard(0): after(5), shard(1): after(7)})
-    end = offset(
-        {shard(0): after(9), shard(1): after(8), shard(2): after(3)},
-        first={shard(0): 6, shard(2): 1},
-    )
-    follows = [one.follows for one in end.ranges_since(start)]
-    first = StartingPosition.at(SequenceNumber("1"))
-    assert follows == [after(5).position, after(7).position, first]
-
-
 def test_a_range_may_end_immediately_before_a_record_which_begins_the_next_one() -> None:
     at_9 = ShardProgress(position=StartingPosition.at(SequenceNumber("9")))
     start, end = offset({shard(0): after(5)}), offset({shard(0): at_9})
     (one,) = Offset.from_json(end.to_json()).ranges_since(start)
-    assert (one.end, one.excludes_end, one.following) == (
-        SequenceNumber("9"),
-        True,
-        at_9.position,
-    )
+    assert (one.end, one.excludes_end) == (SequenceNumber("9"), True)
     assert end.ranges_since(end) == []
     (rest,) = offset({shard(0): after(9)}, first={shard(0): 9}).ranges_since(end)
     assert (rest.start, rest.end, rest.excludes_end) == (at_9.position, one.end, False)
