@@ -98,6 +98,11 @@ class Services:
     slow_calls: SlowCalls
     assigner: ShardAssigner = field(factory=AllShards)
 
+    @property
+    def range_factory(self) -> RecordPublisherFactory:
+        """What reads ranges, large ones after a subscription; a custom publisher reads its own."""
+        return self.polling if self.factory.subscribes else self.factory
+
     def consumer_context(
         self, sink: DeliverySink, create_publisher: CreatePublisher, end: ReadingEnd | None = None
     ) -> ConsumerContext:

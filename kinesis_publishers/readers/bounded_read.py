@@ -34,7 +34,6 @@ from kinesis_publishers.model import (
     StartingPosition,
     is_after,
 )
-from kinesis_publishers.readers.ranges.reader import RangePublishers
 from kinesis_publishers.readers.ranges.seen_records import SeenRecords
 from kinesis_publishers.readers.ranges.shard_probe import ShardProbe, read_page
 from kinesis_publishers.tasks import TaskScope
@@ -69,8 +68,7 @@ async def plan_batch(
         arns = [(await services.discovery.describe(name)).identity.arn for name in names]
         # LATEST was taken from this machine's clock, before the service had told the time.
         bounds = bounds.corrected(properties, services.clock.skew).narrowed(narrowing)
-        shows_tip = RangePublishers.select(properties, services).plain is services.polling
-        plan = _BatchPlan(services, bounds, shows_tip)
+        plan = _BatchPlan(services, bounds)
         # Shards that begin later hold nothing from before the end, either.
         await services.clock.sleep((bounds.settled_at - services.clock.now()).total_seconds())
         return await plan.ranges(arns, narrowing)
@@ -80,8 +78,6 @@ async def plan_batch(
 class _BatchPlan:
     _services: Services
     _bounds: BatchBounds
-    # Whether an empty answer shows the tip to what reads the ranges.
-    _shows_tip: bool
 
     async def ranges(self, streams: Sequence[str], narrowing: Narrowing) -> list[ShardRange]:
         found: dict[ShardKey, ShardRange | None] = {}
@@ -147,7 +143,8 @@ class _BatchPlan:
             return one
         if until.timestamp is None:
             return evolve(one, end=until.sequence_number)
-        if self._shows_tip:
+        # An empty answer shows the tip to what polls.
+        if self._services.range_factory is self._services.polling:
             return evolve(one, until=until.timestamp)
         return await self._ended_range(shard, one, until.timestamp)
 

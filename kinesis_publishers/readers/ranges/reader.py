@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Self
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher, RecordPublisherFactory
 from kinesis_publishers.assembly import Services, open_services, publisher_factory_class
@@ -33,9 +33,8 @@ from kinesis_publishers.tasks import TaskScope
 class KinesisRangeReader:
     """Reads ranges; all calls share the clients and the budget."""
 
-    def __init__(self, services: Services, publishers: RangePublishers) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._publishers = publishers
 
     @classmethod
     @asynccontextmanager
@@ -44,7 +43,7 @@ class KinesisRangeReader:
     ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a reader, and close them."""
         async with open_services(properties, packs_columns=packs_columns) as services:
-            yield cls(services, RangePublishers.select(properties, services))
+            yield cls(services)
 
     async def read(
         self,
@@ -64,14 +63,18 @@ class KinesisRangeReader:
             ServiceError: a failure that retrying does not cure.
         """
         share = None if expected_bytes is None else expected_bytes // max(1, len(ranges))
-        publishers = self._publishers
-        subscribes = publishers.subscribes(share)
-        create = publishers.create_subscribing if subscribes else publishers.plain.create
+        is_large = share is None or share >= _MIN_SUBSCRIBED_BYTES
+        subscribes = self._services.factory.subscribes and is_large
+        create = self._subscribe if subscribes else self._services.range_factory.create
         context = self._services.consumer_context(sink, create)
         async with TaskScope() as scope:
             for one in ranges:
                 work = RangeConsumer(one, context).run()
                 scope.spawn(work, name=f"read a range of {one.shard}")
+
+    async def _subscribe(self, position: StartingPosition, shard: Shard) -> RecordPublisher:
+        subscriber = await self._services.factory.create(position, shard)
+        return SubscribeThenPoll(shard, position, subscriber, self._services.polling)
 
 
 _LOGGER = logging.getLogger(__name__)
@@ -142,29 +145,3 @@ class _Follower(RecordBatchConsumer):
         if len(batch):
             self.position = continue_from(self.position, processed)
         return processed
-
-
-@frozen(kw_only=True, eq=False)
-class RangePublishers:
-    """Makes what reads ranges: ``plain`` any of them, ``fan_out`` subscribes to large ones."""
-
-    plain: RecordPublisherFactory
-    fan_out: RecordPublisherFactory | None = None
-
-    @classmethod
-    def select(cls, properties: Properties, services: Services) -> Self:
-        """Return what ``properties`` select; a custom publisher reads its ranges itself."""
-        if publisher_factory_class(properties).subscribes:
-            return cls(plain=services.polling, fan_out=services.factory)
-        return cls(plain=services.factory)
-
-    def subscribes(self, expected_bytes: int | None) -> bool:
-        """Return whether to subscribe for a range of about this size; ``None`` is unknown."""
-        is_large = expected_bytes is None or expected_bytes >= _MIN_SUBSCRIBED_BYTES
-        return self.fan_out is not None and is_large
-
-    async def create_subscribing(self, position: StartingPosition, shard: Shard) -> RecordPublisher:
-        """Return what reads a large range; only under fan-out."""
-        assert self.fan_out is not None
-        subscriber = await self.fan_out.create(position, shard)
-        return SubscribeThenPoll(shard, position, subscriber, self.plain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties
-from kinesis_publishers.readers.ranges.reader import KinesisRangeReader, RangePublishers
+from kinesis_publishers.readers.ranges.reader import KinesisRangeReader
 from kinesis_publishers.testing.fakes import finish
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from tests.integration.readers.range_reading import StoredStream
@@ -60,8 +60,7 @@ class RangeWorld(SimulatedWorld):
         return StoredStream(self.stream.arn, self.service.state.read(STREAM))
 
     def reader(self, properties: Properties) -> KinesisRangeReader:
-        parts = self.parts(properties, lambda event: None)
-        return KinesisRangeReader(parts, RangePublishers.select(properties, parts))
+        return KinesisRangeReader(self.parts(properties, lambda event: None))
 
     def calls(self, operation: str) -> int:
         return len(self.service.calls.find(operation))

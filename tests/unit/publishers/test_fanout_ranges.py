@@ -19,22 +19,27 @@ from kinesis_publishers import (
     StartingPosition,
 )
 from kinesis_publishers.config import SourceConfig
-from kinesis_publishers.engine.range_consumer import RangeConsumer
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ConnectionFailedError,
     ResourceInUseError,
 )
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
-from kinesis_publishers.readers.ranges.reader import RangePublishers, as_polling
+from kinesis_publishers.readers.ranges.reader import (
+    KinesisRangeReader,
+    SubscribeThenPoll,
+    as_polling,
+)
 from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
     FakeControlPlane,
     FakeDataPlane,
     RecordingConsumer,
+    RecordingSink,
     ScriptedPublisherFactory,
-    ShardReader,
+    ScriptedRun,
     StoredShard,
+    batch_of,
     finish,
     sample_records,
     sample_shard,
@@ -46,10 +51,12 @@ from tests.unit.publishers.fanout_support import (
     KnownConsumer,
     fan_out_factory,
 )
+from tests.unit.readers.fetcher_support import World as FetcherWorld
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from kinesis_publishers.assembly import Services
     from kinesis_publishers.model import SubscriptionEvent
 
 RECORDS = sample_records(10)
@@ -102,8 +109,8 @@ class World:
     shard: StoredShard
     clock: ManualClock = field(factory=ManualClock)
     plane: FakeDataPlane = field(init=False)
-    publishers: RangePublishers = field(init=False)
-    reader: ShardReader = field(init=False)
+    services: Services = field(init=False)
+    sink: RecordingSink = field(factory=RecordingSink)
 
     def __attrs_post_init__(self) -> None:
         self.plane = FakeDataPlane(self.shard)
@@ -117,26 +124,31 @@ class World:
                 events=lambda _: None,
             ),
         )
-        self.publishers = RangePublishers(plain=polling, fan_out=configured)
-        self.reader = ShardReader(factory=polling, clock=self.clock)
+        services = FetcherWorld(clock=self.clock).parts()
+        self.services = evolve(services, factory=configured, polling=polling)
 
-    async def read(self, start: int, end: int | None) -> RangeConsumer:
+    async def read(self, start: int, end: int | None, expected_bytes: int | None = None) -> None:
         """Read a range by one subscription and polling, without waiting for anything else."""
         wanted = ShardRange(
             shard=sample_shard().key,
             start=StartingPosition.after(place(start)),
             end=None if end is None else place(end),
         )
-        context = evolve(self.reader.context, create_publisher=self.publishers.create_subscribing)
-        consumer = RangeConsumer(wanted, context)
-        await finish(consumer.run(), self.clock)
-        return consumer
+        reader = KinesisRangeReader(self.services)
+        reading = reader.read([wanted], self.sink, expected_bytes=expected_bytes)
+        await finish(reading, self.clock)
+
+    async def publisher(self) -> SubscribeThenPoll:
+        """Return what reads a large range from the oldest record on."""
+        shard, horizon = sample_shard(), StartingPosition.trim_horizon()
+        subscriber = await self.services.factory.create(horizon, shard)
+        return SubscribeThenPoll(shard, horizon, subscriber, self.services.polling)
 
 
 async def test_a_range_comes_by_one_subscription_that_is_closed_with_its_last_event():
     world = World(StoredShard(RECORDS, page_ends=[3, 6, 9]))
     await world.read(0, 4)
-    assert world.reader.sink.records == RECORDS[1:5]
+    assert world.sink.records == RECORDS[1:5]
     (subscription,) = world.plane.subscriptions
     assert subscription.is_closed
     assert subscription.taken == 2
@@ -151,7 +163,7 @@ async def test_a_subscription_that_is_refused_is_polled_for_and_not_waited_for(r
     world = World(TroubledShard(RECORDS, refusal=refusal))
     before = world.clock.monotonic()
     await world.read(0, 4)
-    assert world.reader.sink.records == RECORDS[1:5]
+    assert world.sink.records == RECORDS[1:5]
     assert len(world.plane.subscribe_calls) == 1
     assert world.clock.monotonic() - before < 5
 
@@ -170,7 +182,7 @@ async def test_a_refusal_that_does_not_pass_is_warned_of(caplog: pytest.LogCaptu
 async def test_what_a_subscription_leaves_is_polled(events: int):
     world = World(TroubledShard(RECORDS, page_ends=[3, 6, 9], breaks_after=events))
     await world.read(0, 8)
-    assert world.reader.sink.records == RECORDS[1:9]
+    assert world.sink.records == RECORDS[1:9]
     assert len(world.plane.subscribe_calls) == 1
     polled_from = world.plane.iterator_calls[0].position
     assert polled_from == StartingPosition.after(place([0, 2, 5][events]))
@@ -184,25 +196,23 @@ async def test_what_comes_after_an_event_without_records_is_polled_from_where_re
             return place(3)
 
     world = World(TroubledShard([], breaks_after=1))
-    horizon = StartingPosition.trim_horizon()
-    publisher = await world.publishers.create_subscribing(horizon, sample_shard())
+    publisher = await world.publisher()
     for _ in range(2):
         await finish(publisher.run(HasProcessedMore()), world.clock)
-    assert [call.position for call in world.plane.iterator_calls] == [horizon]
+    positions = [call.position for call in world.plane.iterator_calls]
+    assert positions == [StartingPosition.trim_horizon()]
 
 
 async def test_a_subscription_may_read_to_the_end_of_the_shard():
     world = World(StoredShard(RECORDS, is_closed=True, child_shards=(SUCCESSOR,)))
     await world.read(0, None)
-    assert world.reader.sink.records == RECORDS[1:]
+    assert world.sink.records == RECORDS[1:]
     assert world.plane.records_calls == []
 
 
 async def test_the_second_run_polls_and_never_subscribes_again():
     world = World(StoredShard(RECORDS))
-    publisher = await world.publishers.create_subscribing(
-        StartingPosition.trim_horizon(), sample_shard()
-    )
+    publisher = await world.publisher()
     consumer = RecordingConsumer()
     assert await publisher.run(consumer) is RunResult.INCOMPLETE
     assert consumer.records == RECORDS
@@ -214,21 +224,28 @@ async def test_the_second_run_polls_and_never_subscribes_again():
 async def test_a_subscription_that_waits_at_the_tip_is_closed_with_the_last_record():
     world = World(NeverEnds(RECORDS))
     await world.read(0, 9)
-    assert world.reader.sink.records == RECORDS[1:]
+    assert world.sink.records == RECORDS[1:]
     (subscription,) = world.plane.subscriptions
     assert subscription.is_closed
 
 
-def test_only_much_is_worth_a_subscription():
-    publishers = World(StoredShard()).publishers
-    assert publishers.subscribes(None)
-    assert publishers.subscribes(4 * MIB)
-    assert not publishers.subscribes(4 * MIB - 1)
+@pytest.mark.parametrize(
+    ("expected_bytes", "subscriptions"), [(None, 1), (4 * MIB, 1), (4 * MIB - 1, 0)]
+)
+async def test_only_much_is_worth_a_subscription(expected_bytes: int | None, subscriptions: int):
+    world = World(StoredShard(RECORDS))
+    await world.read(0, 4, expected_bytes)
+    assert world.sink.records == RECORDS[1:5]
+    assert len(world.plane.subscriptions) == subscriptions
 
 
-def test_a_custom_publisher_reads_its_ranges_itself():
-    plain = World(StoredShard()).publishers.plain
-    assert not RangePublishers(plain=plain).subscribes(None)
+async def test_a_custom_publisher_reads_its_ranges_itself():
+    world = World(StoredShard())
+    custom = ScriptedPublisherFactory([ScriptedRun(batches=[batch_of(RECORDS[1:5])])])
+    world.services = evolve(world.services, factory=custom)
+    await world.read(0, 4)
+    assert world.sink.records == RECORDS[1:5]
+    assert world.plane.calls == []
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kinesis_publishers import Properties, SequenceNumber, ShardRange, StartingPosition
+from kinesis_publishers import SequenceNumber, ShardRange, StartingPosition
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -15,7 +15,7 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
 )
 from kinesis_publishers.events import DataLossTolerated, RangeRead
-from kinesis_publishers.readers.ranges.reader import KinesisRangeReader, RangePublishers
+from kinesis_publishers.readers.ranges.reader import KinesisRangeReader
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
     RecordingSink,
@@ -44,8 +44,7 @@ def range_after(number: int, before: int, last: int) -> ShardRange:
 
 
 def reader_of(world: World) -> KinesisRangeReader:
-    parts = world.parts()
-    return KinesisRangeReader(parts, RangePublishers(plain=parts.factory))
+    return KinesisRangeReader(world.parts())
 
 
 def world_of(*shards: int, **settings: object) -> World:
@@ -85,15 +84,6 @@ async def test_a_range_that_was_read_is_reported_with_its_bounds():
         wanted.start,
         wanted.end,
     )
-
-
-@pytest.mark.parametrize(
-    "publisher", ["POLLING", "kinesis_publishers.testing.fakes:ScriptedPublisherFactory"]
-)
-async def test_only_fan_out_is_subscribed_with(publisher: str):
-    properties = {"kinesis.streams": "orders", "kinesis.stream.recordpublisher": publisher}
-    selected = RangePublishers.select(Properties.parse(properties), world_of().parts())
-    assert not selected.subscribes(None)
 
 
 async def test_no_ranges_are_read_at_once():
