@@ -15,7 +15,6 @@ from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.shared.commands import STREAM_NAME, CleanCommand
 from kinesis_publishers.cli.shared.connection import (
     Connection,
-    by_full_key,
     connection_options,
     listed_shards,
     region_options,
@@ -149,7 +148,7 @@ def create(name: str, shards: int | None, connection: Connection) -> None:
     """
     patience = DiscoveryConfig.describe_retry.max_retries.full_key
     # AWS takes half a minute to create a stream.
-    retries = by_full_key(connection.pairs).get(patience, "100")
+    retries = connection.line.get(patience, "100")
     properties = connection.properties({StreamsConfig.names.full_key: name, patience: retries})
 
     async def create_stream() -> None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import click
-from attrs import asdict, field, fields_dict, frozen
+from attrs import field, frozen
 
 from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.shared.commands import LOCAL_PORT, OPTION_KEYS, checked, read_file
@@ -52,34 +52,26 @@ LOCAL: Final = {
 }
 
 
-@frozen(kw_only=True)
+@frozen
 class Connection:
-    """The values of the options about where to connect and what to read."""
+    """Where to connect and what to read: the properties of the file, and those of the line."""
 
-    # The properties of the file, which is read once: it may be a pipe. They may have secrets.
-    config: Sequence[tuple[str, str]] = field(default=(), repr=False)
-    pairs: tuple[tuple[str, str], ...] = ()
-    streams: tuple[str, ...] = ()
-    region: str | None = None
-    endpoint: str | None = None
-    application: str | None = None
-    is_local: bool = False
+    # As they were read, which is once: the file may be a pipe. They may have secrets.
+    file: Sequence[tuple[str, str]] = field(repr=False)
+    # By their documented keys. The options that stand for properties are among them.
+    line: dict[str, str] = field(repr=False)
 
     def properties(
         self, more: Mapping[str, str | None] = MappingProxyType({}), *, complete: bool = True
     ) -> Properties:
         """Return everything as properties; raises ``ConfigErrors``.
 
-        The last source takes precedence: the file, ``--local``, the single properties, the other
-        options, ``more``, where ``None`` leaves an option out. ``complete=False`` is for a command
-        that needs no stream.
+        The last source takes precedence: the file, the command line, ``more``, where ``None``
+        leaves an option out. ``complete=False`` is for a command that needs no stream.
         """
-        own = {**asdict(self, recurse=False), "streams": ",".join(self.streams)}
-        given = {key: own[name] for name, key in OPTION_KEYS.items() if own[name]}
-        local = LOCAL if self.is_local else {}
-        line = by_full_key([*local.items(), *self.pairs, *given.items(), *more.items()])
+        line = {**self.line, **more}
         # The same option may stand in the file in another spelling.
-        file = [(key, value) for key, value in self.config if _full_key(key) not in line]
+        file = [(key, value) for key, value in self.file if _full_key(key) not in line]
         named = [(key, value) for key, value in line.items() if value is not None]
         properties = Properties.from_pairs([*file, *named], complete=complete)
         patience = {key: n for key, n in _PATIENCE.items() if not properties.is_given(key)}
@@ -179,13 +171,15 @@ def connection_options(
     """
 
     @functools.wraps(command)
-    def with_connection(*args: Any, **values: Any) -> _T:
-        values["streams"] = (*values.pop("named", ()), *values.get("streams", ()))
-        names = fields_dict(Connection).keys() & values.keys()
-        given = {name: values.pop(name) for name in names}
-        path = given["config"]
-        given["config"] = pairs_in(read_file(path), name=str(path)) if path else ()
-        return command(*args, connection=Connection(**given), **values)
+    def with_connection(*args: Any, config: Path | None, **values: Any) -> _T:
+        file = pairs_in(read_file(config), name=str(config)) if config else ()
+        values["streams"] = ",".join((*values.pop("named", ()), *values.get("streams", ())))
+        given = {key: values.pop(name, None) for name, key in OPTION_KEYS.items()}
+        local = LOCAL if values.pop("is_local") else {}
+        options = ((key, value) for key, value in given.items() if value)
+        # The last one takes precedence.
+        line = by_full_key([*local.items(), *values.pop("pairs"), *options])
+        return command(*args, connection=Connection(file, line), **values)
 
     decorated: Callable[..., _T] = with_connection
     for option in reversed(options):

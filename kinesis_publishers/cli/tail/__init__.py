@@ -213,7 +213,7 @@ def observer_properties(
     subscriptions, remove its consumer, publish its metrics and use up its calls to the shards.
     The command line takes precedence, except for checkpoints.
     """
-    file, line = by_full_key(connection.config), by_full_key(connection.pairs)
+    file, line = by_full_key(connection.file), connection.line
     given = file | line
     reasons: list[str] = []
     more: dict[str, str | None] = dict.fromkeys(one.full_key for one in WatermarkConfig.options())

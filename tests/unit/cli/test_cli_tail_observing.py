@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 
-from kinesis_publishers.cli.shared.connection import Connection
+from kinesis_publishers.cli.shared.connection import Connection, by_full_key
 from kinesis_publishers.cli.tail import observer_properties
 from kinesis_publishers.config import (
     CheckpointConfig,
@@ -60,12 +60,9 @@ class Observed:
         position: dict[str, str] | None = None,
     ) -> None:
         lines = {"kinesis.streams": "orders", **file}
-        connection = Connection(
-            config=tuple(lines.items()),
-            pairs=tuple((pairs or {}).items()),
-            streams=streams,
-            region="us-east-1",
-        )
+        named = {"kinesis.streams": ",".join(streams)} if streams else {}
+        line = by_full_key([*(pairs or {}).items(), *named.items(), ("aws.region", "us-east-1")])
+        connection = Connection(tuple(lines.items()), line)
         self.properties, self.left_out = observer_properties(connection, position or {})
 
     def get(self, option: Any) -> Any:
