@@ -7,7 +7,7 @@ import csv
 import io
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
 from decimal import Decimal
 from tempfile import TemporaryFile
@@ -52,32 +52,26 @@ class Lines:
 
     _file: str
     _is_whole: bool = False
-    _rest: bytearray = field(factory=bytearray, init=False)
     read_bytes: int = field(default=0, init=False)
 
     async def groups(self) -> AsyncIterator[Sequence[Entry]]:
         with opened(self._file, advice=_ADVICE) as stream:
-            async for block in read_blocks(stream):
-                self.read_bytes += len(block)
-                yield [(line, None) for line in self.split(block)]
-                if len(self._rest) > MAX_RECORD_BYTES:
-                    break  # Too long already: the rest need not be read.
-            yield [(line, None) for line in self.end()]
+            async for group in self.split(read_blocks(stream)):
+                yield [(line, None) for line in group]
 
-    def split(self, block: bytes) -> list[bytes]:
-        """Return the records that end in ``block``."""
-        *complete, rest = [block] if self._is_whole else block.split(b"\n")
-        if complete:
-            complete[0] = bytes(self._rest) + complete[0]
-            self._rest.clear()
-        self._rest += rest
-        return [line.removesuffix(b"\r") for line in complete]
-
-    def end(self) -> list[bytes]:
-        """Return the last record: the whole, or a line without a line feed."""
-        rest = bytes(self._rest)
-        self._rest.clear()
-        return [rest] if rest or self._is_whole else []
+    async def split(self, blocks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+        """Yield the records that end in each block, and at last what is left."""
+        rest = b""
+        async for block in blocks:
+            self.read_bytes += len(block)
+            block = rest + block
+            *complete, rest = [block] if self._is_whole else block.split(b"\n")
+            yield [line.removesuffix(b"\r") for line in complete]
+            if len(rest) > MAX_RECORD_BYTES:
+                break  # Too long already: the rest need not be read.
+        # The whole, or a line without a line feed.
+        if rest or self._is_whole:
+            yield [rest]
 
 
 @define(eq=False)
@@ -101,12 +95,20 @@ class Rows:
                     stored.write(block)
                 stored.seek(0)
                 stream = stored
-            numbers = itertools.count(1)
-            for rows in self._tables(stream):
-                yield list(map(self._entry_of, rows, numbers))
-                self.read_bytes = stream.tell()
+            group: list[Entry] = []
+            try:
+                for entry in map(self._entry_of, self._rows(stream), itertools.count(1)):
+                    group.append(entry)
+                    if len(group) == _ROWS:
+                        self.read_bytes = stream.tell()
+                        yield group
+                        group = []
+            except click.ClickException:
+                yield group
+                raise
+            yield group
 
-    def _tables(self, stream: BinaryIO) -> Iterator[Sequence[Mapping[str, Any]]]:
+    def _rows(self, stream: BinaryIO) -> Iterator[dict[str, Any]]:
         try:
             yield from (self._csv if self._format == "csv" else self._parquet)(stream)
         except UnicodeDecodeError as error:
@@ -114,33 +116,22 @@ class Rows:
         except (csv.Error, ArithmeticError, ValueError) as error:
             raise self._error(f"cannot be read as {self._format}: {error}") from error
 
-    def _csv(self, stream: BinaryIO) -> Iterator[Sequence[Mapping[str, Any]]]:
+    def _csv(self, stream: BinaryIO) -> Iterator[dict[str, Any]]:
         csv.field_size_limit(MAX_RECORD_BYTES)
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-        reader = csv.reader(text, strict=True)
-        rows: list[Mapping[str, Any]] = []
-        try:
+        with io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
+            reader = csv.reader(text, strict=True)
             names = next(reader, [])
             self._check_names(names)
-            for row in reader:
-                if len(row) == len(names):
-                    rows.append(dict(zip(names, row, strict=True)))
-                elif row:  # Not an empty line.
+            # Without empty lines.
+            for row in filter(None, reader):
+                if len(row) != len(names):
                     raise self._error(
                         f"has {len(row)} fields in line {reader.line_num:,}, and its first line "
                         f"names {len(names)}"
                     )
-                if len(rows) == _ROWS:
-                    yield rows
-                    rows = []
-            yield rows
-        except (click.ClickException, ValueError, csv.Error):
-            yield rows
-            raise
-        finally:
-            text.detach()
+                yield dict(zip(names, row, strict=True))
 
-    def _parquet(self, stream: BinaryIO) -> Iterator[Sequence[Mapping[str, Any]]]:
+    def _parquet(self, stream: BinaryIO) -> Iterator[dict[str, Any]]:
         # Slow to import, and most commands do without.
         try:
             from pyarrow import ArrowException
@@ -154,7 +145,7 @@ class Rows:
             file = ParquetFile(stream)
             self._check_names(file.schema_arrow.names)
             for batch in file.iter_batches(batch_size=_ROWS):
-                yield batch.to_pylist()
+                yield from batch.to_pylist()
         except ArrowException as error:
             raise self._error(f"cannot be read as parquet: {error}") from error
 
@@ -169,7 +160,7 @@ class Rows:
                     f"{self._name} has no column {column!r}; its columns are {known}."
                 )
 
-    def _entry_of(self, row: Mapping[str, Any], number: int) -> Entry:
+    def _entry_of(self, row: dict[str, Any], number: int) -> Entry:
         key = None
         if self._key_column is not None:
             key = row[self._key_column]
@@ -179,7 +170,7 @@ class Rows:
             key = str(key)
         if self._data_column is None:
             try:
-                return orjson.dumps(dict(row), default=_json_value), key
+                return orjson.dumps(row, default=_json_value), key
             except TypeError as error:
                 raise self._error(f"has what JSON has not in row {number:,}: {error}") from error
         data = row[self._data_column]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,20 +18,27 @@ if TYPE_CHECKING:
 _MIB = 1024 * 1024
 
 
+async def split(*blocks: bytes, is_whole: bool = False) -> list[list[bytes]]:
+    """Return the records of blocks, by the block in which they end."""
+
+    async def read() -> AsyncIterator[bytes]:
+        for block in blocks:
+            yield block
+
+    return [group async for group in Lines("-", is_whole).split(read())]
+
+
 @given(st.lists(st.binary(max_size=12)))
 def test_lines_do_not_depend_on_the_blocks_in_which_they_come(blocks: list[bytes]) -> None:
-    splitter = Lines("-")
-    lines = [line for block in blocks for line in splitter.split(block)] + splitter.end()
+    lines = [line for group in asyncio.run(split(*blocks)) for line in group]
     *ended, last = b"".join(blocks).split(b"\n")
     assert lines == [line.removesuffix(b"\r") for line in ended] + ([last] if last else [])
 
 
-def test_lines_end_with_lf_or_crlf_and_an_empty_one_is_an_empty_record() -> None:
-    splitter = Lines("-")
-    assert splitter.split(b"a\r") == []
-    assert splitter.split(b"\n\nb\rc\r\r\nd\r") == [b"a", b"", b"b\rc\r"]
-    assert splitter.end() == [b"d\r"]
-    assert splitter.end() == []
+async def test_lines_end_with_lf_or_crlf_and_an_empty_one_is_an_empty_record() -> None:
+    groups = await split(b"a\r", b"\n\nb\rc\r\r\nd\r")
+    assert groups == [[], [b"a", b"", b"b\rc\r"], [b"d\r"]]
+    assert await split(b"a\n") == [[b"a"]]
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
@@ -44,8 +53,6 @@ async def test_a_record_without_an_end_is_noticed_before_it_fills_the_memory(
     assert lines.read_bytes < 11 * _MIB
 
 
-def test_a_whole_keeps_its_line_feeds_and_may_be_empty() -> None:
-    splitter = Lines("-", is_whole=True)
-    assert (splitter.split(b"a\n"), splitter.split(b"\nb")) == ([], [])
-    assert splitter.end() == [b"a\n\nb"]
-    assert splitter.end() == [b""]
+async def test_a_whole_keeps_its_line_feeds_and_may_be_empty() -> None:
+    assert await split(b"a\n", b"\nb", is_whole=True) == [[], [], [b"a\n\nb"]]
+    assert await split(is_whole=True) == [[b""]]
