@@ -22,8 +22,9 @@ _LOGGER = logging.getLogger(__name__)
 
 CHECKPOINT: Final = "checkpoint"
 """The action of a request to checkpoint, and of its answer."""
-# A message has a few hundred bytes. A longer line is output of the processor, and not kept.
-_LONGEST_LINE: Final = 65_536
+# A message has a few hundred bytes. A longer line is output of the processor, and is not kept: its
+# end counts as a line.
+_LONGEST_LINE: Final = 1_048_576
 # How long a processor that was told to end may still work.
 _END_SECONDS: Final = 10.0
 
@@ -85,20 +86,11 @@ class Child:
     async def _line(self) -> bytes:
         """Return the next line that is not too long, empty at the end."""
         assert self._process.stdout is not None
-        is_cut = False
         while True:
             try:
-                line = await self._process.stdout.readuntil(b"\n")
-            except asyncio.IncompleteReadError as error:
-                return error.partial
-            except asyncio.LimitOverrunError as error:
-                await self._process.stdout.readexactly(error.consumed)
-                is_cut = True
-                continue
-            if not is_cut:
-                return line
-            _LOGGER.warning("The processor of %s writes a line too long to be read", self._name)
-            is_cut = False
+                return await self._process.stdout.readline()
+            except ValueError:
+                _LOGGER.warning("The processor of %s writes a line too long to be read", self._name)
 
     async def end(self) -> None:
         """Let the process end by the end of its input; kill it if that takes long."""
