@@ -6,15 +6,15 @@ import asyncio
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeAlias
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, BinaryIO, Final, TypeAlias
 
 import click
 from attrs import define, field
 
-from kinesis_publishers.cli.put.inputs import FORMATS, Entry, Input, Lines, Rows, Texts, format_of
-from kinesis_publishers.cli.shared.commands import CleanCommand, checked
+from kinesis_publishers.cli.put.inputs import FORMATS, Group, Rows, format_of, lines, texts
+from kinesis_publishers.cli.shared.commands import CleanCommand, checked, opened
 from kinesis_publishers.cli.shared.connection import Connection, connection_options, only_stream
 from kinesis_publishers.cli.shared.console import (
     discard_output,
@@ -23,14 +23,14 @@ from kinesis_publishers.cli.shared.console import (
     printable,
     say,
 )
-from kinesis_publishers.cli.shared.event_loop import run_until_signal
+from kinesis_publishers.cli.shared.event_loop import read_blocks, run_until_signal
 from kinesis_publishers.cli.shared.formats import counted
-from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import ProducerConfig
 from kinesis_publishers.config.option import Option
 from kinesis_publishers.errors import InvalidRecordError, RecordsNotWrittenError
 from kinesis_publishers.model.user_records import UserRecord
 from kinesis_publishers.producing import KinesisProducer, PutResult
+from kinesis_publishers.producing.records import Row
 
 # Defaults of this command. One call at a time: a refused record is written before those of the next
 # call. And a person does not wait for minutes while the service throttles.
@@ -146,15 +146,8 @@ def put(
             "--key-column excludes --partition-key and --explicit-hash-key: say once what decides "
             "the shard."
         )
-    source: Input
-    if data:
-        source = Texts(data)
-    elif whole or kind == "lines":
-        source = Lines(file, whole)
-    else:
-        source = Rows(file, kind, data_column, key_column)
     properties = connection.properties_without_reading()
-    stream = only_stream(properties).reference
+    written_to = only_stream(properties).reference
     values = {key: one for key, one in _DEFAULTS.items() if not properties.is_given(key)}
     if aggregate:
         values[ProducerConfig.aggregates] = True
@@ -167,26 +160,35 @@ def put(
         async with KinesisProducer.from_properties(properties) as producer:
             writing = Writing(
                 producer=producer,
-                input=source,
+                groups=groups,
                 partition_key=partition_key,
                 # Without a partition key, each record has a random one, too.
                 explicit_hash_key=explicit_hash_key,
                 rate=rate,
                 on_written=report,
             )
-            with _progress(writing, source, None if data else file, quiet):
+            with _progress(writing, stream, is_quiet=quiet):
                 await writing.run()
-            say(f"Wrote {counted(writing.written, 'record')} to {stream}.")
+            say(f"Wrote {counted(writing.written, 'record')} to {written_to}.")
 
-    run_until_signal(write())
+    opening = nullcontext() if data else opened(file, advice="give DATA or --file")
+    with opening as stream:
+        if stream is None:
+            groups = texts(data)
+        elif whole or kind == "lines":
+            groups = lines(read_blocks(stream), is_whole=whole)
+        else:
+            name = "Standard input" if file == "-" else file
+            groups = Rows(name, kind, data_column, key_column).groups(stream)
+        run_until_signal(write())
 
 
 @contextmanager
-def _progress(writing: Writing, source: Input, file: str | None, is_quiet: bool) -> Iterator[None]:
+def _progress(writing: Writing, stream: BinaryIO | None, *, is_quiet: bool) -> Iterator[None]:
     """Draw a bar on a terminal where no records are listed meanwhile."""
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     lists_there = not is_quiet and sys.stdout is not None and sys.stdout.isatty()
-    if file is None or not is_terminal or lists_there:
+    if stream is None or not is_terminal or lists_there:
         yield
         return
     from rich.console import Console
@@ -194,13 +196,14 @@ def _progress(writing: Writing, source: Input, file: str | None, is_quiet: bool)
 
     columns = ("{task.description}", BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        # The size of a pipe is not known.
-        size = os.path.getsize(file) if file != "-" and os.path.isfile(file) else None
+        # That of a pipe is not known.
+        size = os.fstat(stream.fileno()).st_size if stream.seekable() else None
         task = bar.add_task("", total=size)
 
         def draw() -> None:
+            done = size if size is None or stream.closed else stream.tell()
             text = f"{counted(writing.written, 'record')} written"
-            bar.update(task, completed=source.read_bytes, description=text)
+            bar.update(task, completed=done, description=text)
 
         writing.on_progress = draw
         yield
@@ -222,7 +225,7 @@ def _print_json(number: int, key: str | None, result: PutResult) -> None:
 
 @define(kw_only=True, eq=False)
 class Writing:
-    """Puts the records of an input, at most ``rate`` per second, and closes the producer.
+    """Puts groups of records, at most ``rate`` per second, and closes the producer.
 
     The keys are those of records without a partition key of their own. ``on_written`` is called
     with each written record, in order, until the output fails; ``on_progress`` after each change of
@@ -230,14 +233,13 @@ class Writing:
     """
 
     _producer: KinesisProducer
-    _input: Input
+    _groups: AsyncIterator[Group]
     _partition_key: str | None
     _explicit_hash_key: str | None
     _rate: float | None
     _on_written: OnWritten | None
     written: int = field(default=0, init=False)
     on_progress: Callable[[], None] = field(default=lambda: None, init=False)
-    _clock: Clock = field(factory=SystemClock, init=False)
     _reading: asyncio.Task[None] = field(init=False)
     _put: int = field(default=0, init=False)
     _next_at: float = field(default=0.0, init=False)
@@ -287,29 +289,27 @@ class Writing:
         )
 
     async def _read(self) -> None:
-        async for group in self._input.groups():
+        async for group in self._groups:
             most = max(1, len(group) if self._rate is None else int(self._rate * _PORTION_SECONDS))
             for start in range(0, len(group), most):
                 portion = group[start : start + most]
                 if self._rate is not None:
-                    now = self._clock.monotonic()
-                    await self._clock.sleep(max(0.0, self._next_at - now))
+                    now = self._producer.clock.monotonic()
+                    await self._producer.clock.sleep(max(0.0, self._next_at - now))
                     self._next_at = max(self._next_at, now) + len(portion) / self._rate
                 await self._put_portion(portion)
 
-    async def _put_portion(self, portion: Sequence[Entry]) -> None:
-        checker = self._producer.checker
-        rows = []
+    async def _put_portion(self, portion: Group) -> None:
+        checker, hash_key = self._producer.checker, self._explicit_hash_key
+        rows: list[Row] = []
         problem: InvalidRecordError | None = None
-        for data, own_key in portion:
-            key = own_key or self._partition_key
-            try:
-                row = checker.row_of((data, key, self._explicit_hash_key))
+        try:
+            for data, own_key in portion:
+                row = checker.row_of((data, own_key or self._partition_key, hash_key))
                 await checker.check_size(row[0], row[1])
-            except InvalidRecordError as error:
-                problem = error
-                break
-            rows.append(row)
+                rows.append(row)
+        except InvalidRecordError as error:
+            problem = error
         self._put += len(rows)
         results = await self._producer.put_many(rows)
         self._pending.append((list(map(self._producer.key_of, rows)), results))

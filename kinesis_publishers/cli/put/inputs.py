@@ -15,16 +15,16 @@ from typing import Any, BinaryIO, Final, TypeAlias
 
 import click
 import orjson
-from attrs import define, field
+from attrs import frozen
 
-from kinesis_publishers.cli.shared.commands import opened
 from kinesis_publishers.cli.shared.event_loop import read_blocks
 from kinesis_publishers.model.shards import MAX_RECORD_BYTES
 
 Entry: TypeAlias = tuple[bytes, str | None]
 """The data of a record, and its partition key if it has one of its own."""
+Group: TypeAlias = Sequence[Entry]
+"""Records that have become available; an input yields groups until an error ends it."""
 
-_ADVICE: Final = "give DATA or --file"
 # The number of rows in a group.
 _ROWS: Final = 500
 FORMATS: Final = ("lines", "csv", "parquet")
@@ -36,59 +36,39 @@ def format_of(file: str) -> str:
     return extension if extension in ("csv", "parquet") else "lines"
 
 
-@define(eq=False)
-class Texts:
-    _texts: Sequence[str]
-    read_bytes: int = 0
-
-    async def groups(self) -> AsyncIterator[Sequence[Entry]]:
-        # The bytes of the command line, which need not be UTF-8.
-        yield [(text.encode("utf-8", "surrogateescape"), None) for text in self._texts]
+async def texts(values: Sequence[str]) -> AsyncIterator[Group]:
+    # The bytes of the command line, which need not be UTF-8.
+    yield [(text.encode("utf-8", "surrogateescape"), None) for text in values]
 
 
-@define(eq=False)
-class Lines:
-    """The lines of a file or a pipe, ended by LF or CRLF, or all of it as one record."""
-
-    _file: str
-    _is_whole: bool = False
-    read_bytes: int = field(default=0, init=False)
-
-    async def groups(self) -> AsyncIterator[Sequence[Entry]]:
-        with opened(self._file, advice=_ADVICE) as stream:
-            async for group in self.split(read_blocks(stream)):
-                yield [(line, None) for line in group]
-
-    async def split(self, blocks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-        """Yield the records that end in each block, and at last what is left."""
-        rest = b""
-        async for block in blocks:
-            self.read_bytes += len(block)
-            block = rest + block
-            *complete, rest = [block] if self._is_whole else block.split(b"\n")
-            yield [line.removesuffix(b"\r") for line in complete]
-            if len(rest) > MAX_RECORD_BYTES:
-                break  # Too long already: the rest need not be read.
-        # The whole, or a line without a line feed.
-        if rest or self._is_whole:
-            yield [rest]
+async def lines(blocks: AsyncIterator[bytes], *, is_whole: bool = False) -> AsyncIterator[Group]:
+    """Yield the lines in ``blocks``, ended by LF or CRLF, or all of them as one record."""
+    rest = b""
+    async for block in blocks:
+        block = rest + block
+        *complete, rest = [block] if is_whole else block.split(b"\n")
+        yield [(line.removesuffix(b"\r"), None) for line in complete]
+        if len(rest) > MAX_RECORD_BYTES:
+            break  # Too long already: the rest need not be read.
+    # The whole, or a line without a line feed.
+    if rest or is_whole:
+        yield [(rest, None)]
 
 
-@define(eq=False)
+@frozen
 class Rows:
     """The rows of a table, each as a JSON object, or the value of one column.
 
     A pipe is read to its end first.
     """
 
-    _file: str
+    _name: str
     _format: str
     _data_column: str | None
     _key_column: str | None
-    read_bytes: int = 0
 
-    async def groups(self) -> AsyncIterator[Sequence[Entry]]:
-        with opened(self._file, advice=_ADVICE) as stream, ExitStack() as stack:
+    async def groups(self, stream: BinaryIO) -> AsyncIterator[Group]:
+        with ExitStack() as stack:
             if not stream.seekable():
                 stored = stack.enter_context(TemporaryFile())
                 async for block in read_blocks(stream):
@@ -100,7 +80,6 @@ class Rows:
                 for entry in map(self._entry_of, self._rows(stream), itertools.count(1)):
                     group.append(entry)
                     if len(group) == _ROWS:
-                        self.read_bytes = stream.tell()
                         yield group
                         group = []
             except click.ClickException:
@@ -178,16 +157,8 @@ class Rows:
             raise self._error(f"has neither bytes nor text in row {number:,}, but {data!r:.100}")
         return data.encode() if isinstance(data, str) else data, key
 
-    @property
-    def _name(self) -> str:
-        return "Standard input" if self._file == "-" else self._file
-
     def _error(self, problem: str) -> click.ClickException:
         return click.ClickException(f"{self._name} {problem}.")
-
-
-Input: TypeAlias = Texts | Lines | Rows
-"""Yields groups of records, as they become available, until an error ends the input."""
 
 
 def _json_value(value: object) -> str:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.cli.put.inputs import Lines
+from kinesis_publishers.cli.put.inputs import lines
+from kinesis_publishers.cli.shared.event_loop import read_blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,14 +26,14 @@ async def split(*blocks: bytes, is_whole: bool = False) -> list[list[bytes]]:
         for block in blocks:
             yield block
 
-    return [group async for group in Lines("-", is_whole).split(read())]
+    return [[line for line, _ in group] async for group in lines(read(), is_whole=is_whole)]
 
 
 @given(st.lists(st.binary(max_size=12)))
 def test_lines_do_not_depend_on_the_blocks_in_which_they_come(blocks: list[bytes]) -> None:
-    lines = [line for group in asyncio.run(split(*blocks)) for line in group]
+    found = [line for group in asyncio.run(split(*blocks)) for line in group]
     *ended, last = b"".join(blocks).split(b"\n")
-    assert lines == [line.removesuffix(b"\r") for line in ended] + ([last] if last else [])
+    assert found == [line.removesuffix(b"\r") for line in ended] + ([last] if last else [])
 
 
 async def test_lines_end_with_lf_or_crlf_and_an_empty_one_is_an_empty_record() -> None:
@@ -47,10 +48,11 @@ async def test_a_record_without_an_end_is_noticed_before_it_fills_the_memory(
 ) -> None:
     path = tmp_path / "long"
     path.write_bytes(b"\n" + bytes(12 * _MIB))
-    lines = Lines(str(path), is_whole)
-    records = [line async for group in lines.groups() for line, _ in group]
-    assert len(records[-1]) > 10 * _MIB
-    assert lines.read_bytes < 11 * _MIB
+    with path.open("rb") as file:
+        groups = lines(read_blocks(file), is_whole=is_whole)
+        records = [line async for group in groups for line, _ in group]
+        assert len(records[-1]) > 10 * _MIB
+        assert file.tell() < 11 * _MIB
 
 
 async def test_a_whole_keeps_its_line_feeds_and_may_be_empty() -> None:
