@@ -9,16 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from kinesis_publishers import config as cf
+from kinesis_publishers.config.option import OptionFamily
 from kinesis_publishers.config.rules import IneffectiveKey
 from kinesis_publishers.errors import ConfigErrors, InvalidOptionError, MissingOptionError
 from kinesis_publishers.model.sources import region_of
 
 _EXECUTABLE: Final = "executableName"
 _CREDENTIALS: Final = "awsCredentialsProvider"
-MAPPED: Final[Mapping[str, cf.Option[Any]]] = {
+_CONSUMER_ARN: Final = "fanoutConfig.consumerArn"
+MAPPED: Final[Mapping[str, cf.Option[Any] | OptionFamily[Any]]] = {
     "streamName": cf.StreamsConfig.names,
     "streamArn": cf.StreamsConfig.names,
     "applicationName": cf.CheckpointConfig.application,
@@ -37,6 +39,8 @@ MAPPED: Final[Mapping[str, cf.Option[Any]]] = {
     "maxRecords": cf.PollingConfig.max_records,
     "idleTimeBetweenReadsInMillis": cf.PollingConfig.interval_seconds,
     "fanoutConfig.consumerName": cf.RegistrationConfig.consumer_name,
+    # That of the stream.
+    _CONSUMER_ARN: cf.RegistrationConfig.consumer_arn,
 }
 _UNUSED: Final = {
     "this package does not need it": (
@@ -79,7 +83,6 @@ OF_DAEMON: Final[Mapping[str, cf.Option[Any]]] = {
         ("shutdownGraceMillis", cf.WholeNumber(minimum=0), 20_000),
         ("callProcessRecordsEvenForEmptyRecordList", cf.Flag(), False),
         ("retrievalMode", cf.Text(pattern="(?i)FANOUT|POLLING|DEFAULT"), "DEFAULT"),
-        ("fanoutConfig.consumerArn", cf.Text(), None),
         ("metricsLevel", cf.Text(pattern="(?i)NONE|SUMMARY|DETAILED"), "NONE"),
     )
 }
@@ -123,21 +126,27 @@ def daemon_config(pairs: Iterable[tuple[str, str]]) -> DaemonConfig:
     """
     # As in the KCL, the last value of a key counts, and only one name is written as one likes.
     name = "(?i)^awsCredentialsProvider"
-    found = _Translation({re.sub(name, _CREDENTIALS, key): one.strip() for key, one in pairs})
-    found.translate()
-    own, problems = found.own, found.assignments.problems
-    if not own[_EXECUTABLE]:
-        problems.append(MissingOptionError(f"{_EXECUTABLE} is missing: name your processor"))
-    if not found.has(cf.CheckpointConfig.application):
+    given = {re.sub(name, _CREDENTIALS, key): one.strip() for key, one in pairs}
+    found, unused = _translated(given)
+    if not given.get(_EXECUTABLE):
+        missing = MissingOptionError(f"{_EXECUTABLE} is missing: name your processor")
+        found.problems.append(missing)
+    values = {one.option.key: str(one.value) for one in found.found}
+    if cf.CheckpointConfig.application.key not in values:
         # Every option of leases would be a problem without it.
-        raise ConfigErrors([*problems, MissingOptionError("applicationName is missing")])
+        raise ConfigErrors([*found.problems, MissingOptionError("applicationName is missing")])
+    for option, value in _defaults(given, values):
+        if option.key not in values:
+            found.add(option, option.full_key, value)
+    properties = cf.Properties.from_assignments(found)
+    own = {key: properties.get(option) for key, option in OF_DAEMON.items()}
     return DaemonConfig(
-        properties=cf.Properties.from_assignments(found.assignments),
+        properties=properties.with_values(dict.fromkeys(OF_DAEMON.values())),
         command=tuple(own[_EXECUTABLE].split()),
         timeout_seconds=own["timeoutInSeconds"],
         grace_seconds=own["shutdownGraceMillis"] / 1000,
         passes_empty=own["callProcessRecordsEvenForEmptyRecordList"],
-        unused=tuple(found.unused),
+        unused=tuple(unused),
     )
 
 
@@ -154,105 +163,84 @@ def properties_in(
     return config.properties, config.unused
 
 
-@define
-class _Translation:
-    """Assigns options, by the KCL's rules, from the values that were given."""
-
-    given: Mapping[str, str]
-    own: dict[str, Any] = field(factory=dict, init=False)
-    assignments: cf.Assignments = field(factory=cf.Assignments, init=False)
-    unused: list[IneffectiveKey] = field(factory=list, init=False)
-
-    def has(self, option: cf.Option[Any]) -> bool:
-        return any(one.option == option for one in self.assignments.found)
-
-    def translate(self) -> None:
-        for key, option in OF_DAEMON.items():
-            self.own[key] = option.default
-            try:
-                if text := self.given.get(key):
-                    self.own[key] = option.parse(text, written_key=key)
-            except InvalidOptionError as error:
-                self.assignments.problems.append(error)
-        for key, value in self.given.items():
-            # A name of the KCL without a value is not given.
-            if (value or cf.find_option(key)) and key not in OF_DAEMON:
-                self._take(key, value)
-        self._refuse_another_region()
-        try:
-            for option, value in _credentials(self.given):
-                self.assignments.add(option, _CREDENTIALS, value)
-        except InvalidOptionError as error:
-            self.assignments.problems.append(error)
-        found = {one.option.key: one.value for one in self.assignments.found}
-        self._take_defaults(str(found.get(cf.CheckpointConfig.application.key, "")))
-
-    def _take(self, key: str, value: str) -> None:
-        option = cf.find_option(key) or MAPPED.get(key)
+def _translated(given: Mapping[str, str]) -> tuple[cf.Assignments, list[IneffectiveKey]]:
+    """Return the options that are ``given``, and the keys that have no effect."""
+    found, unused = cf.Assignments(), list[IneffectiveKey]()
+    stream = cf.stream_name_of(given.get("streamArn") or given.get("streamName", ""))
+    for key, value in given.items():
+        own = cf.find_option(key)
+        option = own or MAPPED.get(key) or OF_DAEMON.get(key)
+        if isinstance(option, OptionFamily):
+            option = option.of(stream)
+        if (own is None and not value) or given.get(_PRECEDENCE.get(key, "")):
+            continue  # A name of the KCL without a value is not given.
         if option is not None:
-            if not self.given.get(_PRECEDENCE.get(key, "")):
-                self.assignments.add_parts(option, key, value)
+            found.add_parts(option, key, value)
         elif key.startswith("kinesis."):
-            self.assignments.add_unknown(key)
-        elif key.startswith(_CREDENTIALS):
-            return
+            found.add_unknown(key)
         elif key.startswith(("kinesisClient.", "dynamoDbClient.", "cloudWatchClient.")):
-            self.assignments.add_moved(key, "it configures a client of Java. Remove it")
-        else:
-            self.unused.append(IneffectiveKey(key=key, reason=_reason(key)))
+            found.add_moved(key, "it configures a client of Java. Remove it")
+        elif not key.startswith(_CREDENTIALS):
+            unused.append(IneffectiveKey(key=key, reason=_reason(key)))
+    _refuse_another_region(given, found)
+    try:
+        for option, value in _credentials(given):
+            found.add(option, _CREDENTIALS, value)
+    except InvalidOptionError as error:
+        found.problems.append(error)
+    return found, unused
 
-    def _refuse_another_region(self) -> None:
-        """Refuse an ARN in another region than ``regionName``: the KCL reads another stream."""
-        arn, region = self.given.get("streamArn", ""), self.given.get("regionName", "")
-        if not (region and cf.source_of(arn)) or self.has(cf.AwsConfig.endpoint_url):
-            return
-        name, other = cf.stream_name_of(arn), region_of(arn)
-        if other != region.lower():
-            # The general error would not say what the KCL does.
-            found = self.assignments.found
-            self.assignments.found = [one for one in found if one.written_key != "regionName"]
-            self.assignments.problems.append(
-                InvalidOptionError(
-                    f"streamArn is in {other}, but regionName is {region}: the KCL takes only the "
-                    f"name of the ARN, and reads {name} in {region}. To read that stream, set "
-                    f"streamName = {name} in place of streamArn; to read the stream of the ARN, "
-                    f"set regionName = {other}"
-                )
+
+def _refuse_another_region(given: Mapping[str, str], options: cf.Assignments) -> None:
+    """Refuse an ARN in another region than ``regionName``: the KCL reads another stream."""
+    arn, region = given.get("streamArn", ""), given.get("regionName", "")
+    has_endpoint = any(one.option == cf.AwsConfig.endpoint_url for one in options.found)
+    if not (region and cf.source_of(arn)) or has_endpoint:
+        return
+    name, other = cf.stream_name_of(arn), region_of(arn)
+    if other != region.lower():
+        # The general error would not say what the KCL does.
+        options.found = [one for one in options.found if one.written_key != "regionName"]
+        options.problems.append(
+            InvalidOptionError(
+                f"streamArn is in {other}, but regionName is {region}: the KCL takes only the name "
+                f"of the ARN, and reads {name} in {region}. To read that stream, set streamName = "
+                f"{name} in place of streamArn; to read the stream of the ARN, set regionName = "
+                f"{other}"
             )
+        )
 
-    def _default(self, option: cf.Option[Any], value: cf.Scalar) -> None:
-        if not self.has(option):
-            self.assignments.add(option, option.full_key, value)
 
-    def _take_defaults(self, application: str) -> None:
-        self._default(cf.LeaseConfig.is_enabled, "true")
-        self._default(cf.CheckpointConfig.store, "dynamodb")
-        if self.has(cf.InitialPositionConfig.timestamp.text):
-            self._default(cf.InitialPositionConfig.position, cf.InitialPosition.AT_TIMESTAMP.value)
-        if self.own["metricsLevel"].upper() != "NONE":
-            self._default(cf.MetricsConfig.sinks, "log,cloudwatch")
-            self._default(cf.MetricsConfig.cloudwatch_namespace, application)
-        mode = self.own["retrievalMode"].upper()
-        # The KCL's rule: any setting of polling chooses polling.
-        polls = any(self.given.get(name) not in (None, "", "0") for name in _OF_POLLING.split())
-        if mode == cf.POLLING.name or (mode == "DEFAULT" and polls):
-            self._default(cf.SourceConfig.record_publisher, cf.POLLING.name)
-            # The KCL's default; this package polls more often.
-            self._default(cf.PollingConfig.interval_seconds, 1500)
-        else:
-            self._default(cf.SourceConfig.record_publisher, cf.EFO.name)
-            self._take_consumer(application, self.own["fanoutConfig.consumerArn"])
+def _defaults(
+    given: Mapping[str, str], values: Mapping[str, str]
+) -> Iterator[tuple[cf.Option[Any], cf.Scalar]]:
+    """Yield the KCL's defaults where they differ, and what its settings mean in addition.
 
-    def _take_consumer(self, application: str, arn: str | None) -> None:
-        registration = cf.RegistrationConfig
-        self._default(registration.deregister, cf.DeregistrationPolicy.NEVER.value)
-        if arn is None:
-            self._default(registration.consumer_name, application)
-            return
-        stream = self.given.get("streamArn") or self.given.get("streamName", "")
-        member = registration.consumer_arn.of(cf.stream_name_of(stream))
-        self.assignments.add(member, "fanoutConfig.consumerArn", arn)
-        self._default(registration.strategy, cf.RegistrationStrategy.NONE.value)
+    ``values`` are those of the options that are given, by their keys.
+    """
+    application = values[cf.CheckpointConfig.application.key]
+    yield cf.LeaseConfig.is_enabled, "true"
+    yield cf.CheckpointConfig.store, "dynamodb"
+    if cf.InitialPositionConfig.timestamp.text.key in values:
+        yield cf.InitialPositionConfig.position, cf.InitialPosition.AT_TIMESTAMP.value
+    if given.get("metricsLevel", "").upper() not in ("", "NONE"):
+        yield cf.MetricsConfig.sinks, "log,cloudwatch"
+        yield cf.MetricsConfig.cloudwatch_namespace, application
+    mode = given.get("retrievalMode", "").upper() or "DEFAULT"
+    # The KCL's rule: any setting of polling chooses polling.
+    polls = any(given.get(name) not in (None, "", "0") for name in _OF_POLLING.split())
+    if mode == cf.POLLING.name or (mode == "DEFAULT" and polls):
+        yield cf.SourceConfig.record_publisher, cf.POLLING.name
+        # The KCL's default; this package polls more often.
+        yield cf.PollingConfig.interval_seconds, 1500
+        return
+    registration = cf.RegistrationConfig
+    yield cf.SourceConfig.record_publisher, cf.EFO.name
+    yield registration.deregister, cf.DeregistrationPolicy.NEVER.value
+    if given.get(_CONSUMER_ARN):
+        yield registration.strategy, cf.RegistrationStrategy.NONE.value
+    else:
+        yield registration.consumer_name, application
 
 
 def _reason(key: str) -> str:
