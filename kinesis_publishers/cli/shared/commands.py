@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 import click
 
-from kinesis_publishers.cli.shared import SuggestingGroup
 from kinesis_publishers.cli.shared.console import discard_output, log_everything, shown_lines
 from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
 from kinesis_publishers.config.assignments import SHORT_NAMES
@@ -118,7 +117,7 @@ def _drop_lost_output() -> None:
         discard_output()
 
 
-class CleanGroup(SuggestingGroup):
+class CleanGroup(click.Group):
     command_class = CleanCommand
 
 
