@@ -164,17 +164,13 @@ async def read_blocks(stream: IO[bytes]) -> AsyncIterator[bytes]:
 
 def _pollable_descriptor(stream: IO[bytes]) -> int | None:
     """Return the descriptor; ``None`` without one, or of a file, which never blocks."""
-    try:
-        fd = stream.fileno()
-    except io.UnsupportedOperation:
-        return None
     loop = asyncio.get_running_loop()
-    try:
+    with suppress(io.UnsupportedOperation, PermissionError):
+        fd = stream.fileno()
         loop.add_writer(fd, lambda: None)
-    except PermissionError:
-        return None
-    loop.remove_writer(fd)
-    return fd
+        loop.remove_writer(fd)
+        return fd
+    return None
 
 
 async def _until_ready(fd: int, add: Callable[..., None], remove: Callable[[int], object]) -> None:
