@@ -17,7 +17,6 @@ from kinesis_publishers.cli.put.inputs import FORMATS, Group, Rows, format_of, l
 from kinesis_publishers.cli.shared.commands import CleanCommand, checked, opened
 from kinesis_publishers.cli.shared.connection import Connection, connection_options, only_stream
 from kinesis_publishers.cli.shared.console import (
-    discard_output,
     output_bytes,
     print_json_lines,
     printable,
@@ -344,7 +343,7 @@ class Writing:
             self._on_written(number, key, result)
         except OSError as error:
             self._on_written = None
-            discard_output()
+            sys.stdout = None  # Flushing would be an error again
             # A reader that closes the output does so on purpose.
             if isinstance(error, BrokenPipeError):
                 return

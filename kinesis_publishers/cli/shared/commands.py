@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 import click
 
-from kinesis_publishers.cli.shared.console import discard_output, log_everything, shown_lines
+from kinesis_publishers.cli.shared.console import log_everything, shown_lines
 from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
 from kinesis_publishers.config.assignments import SHORT_NAMES
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError, MissingOptionError
@@ -114,7 +114,7 @@ def _drop_lost_output() -> None:
             sys.stdout.flush()
     except OSError:
         # It would be an error again when the interpreter ends.
-        discard_output()
+        sys.stdout = None
 
 
 class CleanGroup(click.Group):

@@ -40,13 +40,6 @@ def output_bytes() -> BinaryIO:
     return sys.stdout.buffer
 
 
-def discard_output() -> None:
-    """Discard further output, and what is buffered: it would be an error at the end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
-
-
 def new_table(*headings: str, rows: Iterable[Iterable[str]] = (), **column: Any) -> Table:
     """Return a table of ``rows`` with a line below its headings; ``column`` is for each column."""
     from rich import box
