@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.processing import records as records
     from kinesis_publishers.processing import scan as scan
     from kinesis_publishers.processing import shards as shards
-    from kinesis_publishers.processing import with_error_policy as with_error_policy
     from kinesis_publishers.producing import BlockingProducer as BlockingProducer
     from kinesis_publishers.producing import KinesisProducer as KinesisProducer
     from kinesis_publishers.producing import PutResult as PutResult
@@ -103,7 +102,7 @@ _NAMES: Final = {
     "processing": (
         "AsyncCheckpointing Checkpointing DeadLetter ErrorPolicy RecordIterator RecordStream "
         "RetryOnError ScanResult ShardStream ShardStreams StopOnError read read_table records scan "
-        "shards with_error_policy"
+        "shards"
     ),
     "producing": "BlockingProducer KinesisProducer PutResult",
     "progress.checkpointer": "Checkpointer",

@@ -7,7 +7,6 @@ from kinesis_publishers.processing.error_policies import DeadLetter as DeadLette
 from kinesis_publishers.processing.error_policies import ErrorPolicy as ErrorPolicy
 from kinesis_publishers.processing.error_policies import RetryOnError as RetryOnError
 from kinesis_publishers.processing.error_policies import StopOnError as StopOnError
-from kinesis_publishers.processing.error_policies import with_error_policy as with_error_policy
 from kinesis_publishers.processing.iterating import RecordIterator as RecordIterator
 from kinesis_publishers.processing.iterating import records as records
 from kinesis_publishers.processing.reading import RecordStream as RecordStream

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any, TypeAlias, Unpack
 
 from attrs import field, frozen
 
-from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import Options, Properties, Scalar, WatermarkConfig
 from kinesis_publishers.errors import (
     AggregationError,
@@ -25,13 +24,8 @@ from kinesis_publishers.errors import (
     NotProcessedError,
     SchemaError,
 )
-from kinesis_publishers.model import Record, RecordBatch, SequenceNumber, Shard
-from kinesis_publishers.processing.calls import (
-    BatchParts,
-    ResultError,
-    call_plain,
-    check_event_times,
-)
+from kinesis_publishers.model import Record, RecordBatch, SequenceNumber
+from kinesis_publishers.processing.calls import BatchParts, ResultError, call_plain
 from kinesis_publishers.processing.letters import (
     MESSAGE_BYTES,
     PART_BYTES,
@@ -40,7 +34,6 @@ from kinesis_publishers.processing.letters import (
     open_private,
 )
 from kinesis_publishers.producing import BlockingProducer
-from kinesis_publishers.readers.consumers import OnBatch
 from kinesis_publishers.retry import RetryPolicy
 
 _LOGGER = logging.getLogger(__name__)
@@ -219,50 +212,6 @@ class RetryOnError:
 
 ErrorPolicy: TypeAlias = StopOnError | RetryOnError | DeadLetter
 """One of the three above."""
-
-
-def with_error_policy(
-    on_batch: OnBatch, on_error: ErrorPolicy, *, clock: Clock | None = None
-) -> OnBatch:
-    """Return a callback for a fetcher that does what ``on_error`` says when ``on_batch`` raises.
-
-    Before a :class:`DeadLetter` takes it, a batch is divided as by :func:`scan`. Its shard waits
-    meanwhile, reading of the others continues; ``stop()`` waits for repetitions and parts as it
-    does for ``on_batch``. :class:`StopOnError` leaves the whole batch to the next run.
-
-    Args:
-        on_batch: takes the records of a shard.
-        on_error: what follows, as for :func:`scan`.
-        clock: measures the delays; the default is this machine's clock.
-
-    Raises:
-        TypeError: ``on_error`` is not a policy.
-    """
-    check_policy(on_error)
-    clock = clock or SystemClock()
-    # No part of a delivery can be recorded here.
-    divides = isinstance(last_policy(on_error), DeadLetter)
-
-    @wraps(on_batch)
-    async def take(shard: Shard, batch: RecordBatch) -> None:
-        parts, place, failures = BatchParts(batch), "", 0
-        while not parts.is_done:
-            part = parts.current
-            try:
-                check_event_times(part, batch)
-                await on_batch(shard, part)
-            except Exception as error:  # noqa: BLE001 - the policy decides what follows
-                failures = failures + 1 if place == place_of(part) else 1
-                place = place_of(part)
-                step = next_step(on_error, error, failures, place, parts=parts if divides else None)
-                if not isinstance(step, DeadLetter):
-                    await clock.sleep(step)
-                    continue
-                await step.put_aside_in_thread(part, error)
-            parts.pass_over()
-
-    take.takes_failures = True  # type: ignore[attr-defined]
-    return take
 
 
 def last_policy(policy: ErrorPolicy) -> StopOnError | DeadLetter:

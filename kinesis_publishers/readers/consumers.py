@@ -75,7 +75,6 @@ class CallbackSink(DeliverySink):
 
     def __init__(self, on_batch: OnBatch, slow_calls: SlowCalls) -> None:
         self._on_batch = on_batch
-        self.takes_failures = getattr(on_batch, "takes_failures", False)
         self._name = name_of(on_batch)
         self._slow_calls = slow_calls
 

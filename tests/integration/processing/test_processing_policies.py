@@ -1,8 +1,7 @@
-"""What follows when a callback raises: the same policies for a scan and for ``on_batch``."""
+"""What follows when a callback raises: the same policies for records and for batches."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,15 +9,11 @@ import pytest
 from kinesis_publishers import (
     DeadLetter,
     ErrorPolicy,
-    KinesisDataFetcher,
     Record,
     RecordBatch,
     RetryOnError,
     ScanResult,
-    Shard,
-    StopOnError,
     scan,
-    with_error_policy,
 )
 from tests.integration.processing.scanning_support import AT_ONCE, scanned_in_next_run
 
@@ -74,24 +69,13 @@ class Batched(Orderly):
 
     place = "1 records of orders/shardId-"
 
-    async def on_batch(self, shard: Shard, batch: RecordBatch) -> None:
-        (record,) = batch
-        self.take(int(record.data))
-
     def run(self, orders: Orders, policy: ErrorPolicy | None = None) -> list[int]:
-        on_batch = with_error_policy(self.on_batch, policy or StopOnError())
+        def process(batch: RecordBatch) -> ScanResult | None:
+            (record,) = batch
+            self.take(int(record.data))
+            return ScanResult.STOP if self.seen[-1] == _LAST else None
 
-        async def read() -> None:
-            async def stop_after_last(shard: Shard, batch: RecordBatch) -> None:
-                await on_batch(shard, batch)
-                if batch.payloads[0] == b"%d" % _LAST:
-                    fetcher.stop()
-
-            properties = orders.properties(shard_getrecords_maxrecordcount="1")
-            async with KinesisDataFetcher.from_properties(properties, stop_after_last) as fetcher:
-                await fetcher.run()
-
-        asyncio.run(read())
+        scan(orders.properties(), process, on_error=policy, per_batch=True, max_records=1)
         return self.seen
 
 
@@ -164,6 +148,6 @@ async def put_later(batch: Record | RecordBatch, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("policy", [RetryOnError, "stop", DeadLetter(put_later)])
-def test_what_is_no_policy_is_refused_at_once(policy: Any) -> None:
+def test_what_is_no_policy_is_refused_at_once(orders: Orders, policy: Any) -> None:
     with pytest.raises(TypeError):
-        with_error_policy(Batched().on_batch, policy)
+        scan(orders.properties(), print, on_error=policy)

@@ -18,7 +18,6 @@ from kinesis_publishers import (
     read,
     records,
     scan,
-    with_error_policy,
 )
 from kinesis_publishers.errors import EventTimeError, ProcessingCancelledError
 from tests.integration.processing.processing_support import STREAM
@@ -95,8 +94,6 @@ class Reader:
             await asyncio.sleep(0.4)
             self.take_batch(batch)
 
-        if self.keywords:
-            take = with_error_policy(take, **self.keywords)
         async with KinesisDataFetcher.from_properties(
             self.properties, take, on_watermark=self.tell_async
         ) as fetcher:
@@ -118,12 +115,11 @@ class Reader:
         await asyncio.to_thread(lambda: [self.take(record) for record in iterator])
 
 
-WAYS = pytest.mark.parametrize(
-    "way", ["with_read", "with_fetcher", "with_scan", "with_scan_of_batches", "with_records"]
-)
+# Those that have an error policy.
+WAYS = ["with_read", "with_scan", "with_scan_of_batches", "with_records"]
 
 
-@WAYS
+@pytest.mark.parametrize("way", [*WAYS, "with_fetcher"])
 async def test_each_way_tells_all_watermarks_and_fails_with_what_the_callback_raises(
     orders: Orders, way: str
 ) -> None:
@@ -151,7 +147,7 @@ STRANGE = {
 }
 
 
-@WAYS
+@pytest.mark.parametrize("way", WAYS)
 async def test_a_record_without_an_event_time_that_should_have_one_goes_to_the_error_policy(
     orders: Orders, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -174,6 +170,12 @@ async def test_a_record_without_an_event_time_that_should_have_one_goes_to_the_e
     for data, error in STRANGE.items():
         with pytest.raises(EventTimeError, match=error):
             raise aside[data]
+
+
+@pytest.mark.parametrize("way", [*WAYS, "with_fetcher"])
+async def test_without_a_policy_a_record_without_an_event_time_ends_the_reading(
+    orders: Orders, way: str
+) -> None:
     without = Reader(orders, strange=[b"poison"])
     with pytest.raises(EventTimeError, match=STRANGE[b"poison"]):
         await getattr(without, way)()

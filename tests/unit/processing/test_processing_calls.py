@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from typing import TYPE_CHECKING
 
@@ -18,18 +17,16 @@ from kinesis_publishers import (
     RecordBatch,
     RetryOnError,
     ScanResult,
-    Shard,
     StopOnError,
-    with_error_policy,
 )
 from kinesis_publishers.errors import SchemaError
 from kinesis_publishers.processing.calls import DeliveryCalls
 from kinesis_publishers.processing.error_policies import next_step, place_of
 from kinesis_publishers.retry import RetryPolicy
-from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
+from kinesis_publishers.testing.fakes import batch_of, sample_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 RECORDS = sample_records(200)
 
@@ -153,61 +150,41 @@ class Batches:
                     calls.pass_over()
         return calls
 
-    def fetch(self, batch: RecordBatch, policy: ErrorPolicy) -> None:
-        """Do what a fetcher does with an async callback."""
 
-        async def on_batch(_: Shard, part: RecordBatch) -> None:
-            self.process(part)
-
-        asyncio.run(with_error_policy(on_batch, policy)(sample_shard(0), batch))
-
-
-HOW = pytest.mark.parametrize("how", [Batches.scan, Batches.fetch], ids=["scan", "on_batch"])
-
-
-@HOW
 @given(
     flags=st.lists(st.booleans(), min_size=1, max_size=40),
     retries=st.none() | st.integers(0, 2),
 )
 def test_what_succeeds_is_the_batch_without_its_poison_in_order_and_once(
-    how: Callable[..., object], flags: list[bool], retries: int | None
+    flags: list[bool], retries: int | None
 ) -> None:
     records = RECORDS[: len(flags)]
     poison = [one for one, is_poison in zip(records, flags, strict=True) if is_poison]
     callback = Batches(*poison)
-    how(callback, batch_of(records), callback.policy(retries))
+    callback.scan(batch_of(records), callback.policy(retries))
     assert callback.aside == poison
     assert callback.taken == [one for one in records if one not in poison]
 
 
-@HOW
-def test_retries_are_for_the_batch_and_for_the_record_alone_and_not_for_each_half(
-    how: Callable[..., object],
-) -> None:
+def test_retries_are_for_the_batch_and_for_the_record_alone_and_not_for_each_half() -> None:
     callback = Batches(RECORDS[5])
-    how(callback, batch_of(RECORDS[:8]), callback.policy(retries=2))
+    callback.scan(batch_of(RECORDS[:8]), callback.policy(retries=2))
     assert callback.calls == [8, 8, 8, 4, 4, 2, 1, 1, 1, 1, 2]
 
 
-@HOW
-def test_a_batch_is_not_divided_if_no_record_is_at_fault(how: Callable[..., object]) -> None:
+def test_a_batch_is_not_divided_if_no_record_is_at_fault() -> None:
     callback = Batches(RECORDS[5], error=SchemaError)
     with pytest.raises(SchemaError):
-        how(callback, batch_of(RECORDS[:8]), callback.policy())
+        callback.scan(batch_of(RECORDS[:8]), callback.policy())
     assert (callback.calls, callback.aside) == ([8], [])
 
 
 def test_a_stop_comes_after_the_records_that_can_be_recorded() -> None:
-    scanned, fetched = Batches(RECORDS[5]), Batches(RECORDS[5])
+    scanned = Batches(RECORDS[5])
     with pytest.raises(ZeroDivisionError) as caught:
         scanned.scan(batch_of(RECORDS[:8]), StopOnError())
     assert scanned.taken == RECORDS[:5]
     assert caught.value.__notes__[0].startswith("It was raised by the callback for 1 records of")
-    # Nothing of a fetcher's delivery counts before all of it does.
-    with pytest.raises(ZeroDivisionError):
-        fetched.fetch(batch_of(RECORDS[:8]), StopOnError())
-    assert fetched.calls == [8]
 
 
 def test_stopping_leaves_the_parts_that_were_not_called_for() -> None:
