@@ -30,7 +30,7 @@ from kinesis_publishers.processing.error_policies import (
     place_of,
 )
 from kinesis_publishers.processing.feed import DeliveryFeed
-from kinesis_publishers.processing.handed_out import HandedOut
+from kinesis_publishers.processing.handed_out import Cutting, HandedOut
 from kinesis_publishers.processing.signals import stopped_by_signals, stopped_with_others
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
@@ -57,12 +57,9 @@ class Scanner:
     _hooks: Mapping[str, Callable[..., Any]]
     _is_async: bool = field(kw_only=True)
     _takes_checkpointer: bool = field(kw_only=True)
-    _workers: int = field(kw_only=True)
-    _per_batch: bool = field(kw_only=True)
+    _cutting: Cutting = field(kw_only=True)
     _on_error: ErrorPolicy = field(kw_only=True)
-    _max_age_seconds: float | None = field(kw_only=True)
-    # Whether the callback takes a record, as the program's filter says.
-    _is_wanted: Callable[[Record], object] | None = field(kw_only=True)
+    _is_too_old: Callable[[Record], bool] | None = field(kw_only=True)
     _stop_flag: threading.Event | None = field(kw_only=True, alias="stop")
     _pause_flag: threading.Event | None = field(kw_only=True, alias="pause")
     is_interrupted: bool = field(default=False, init=False)
@@ -72,7 +69,8 @@ class Scanner:
     # One worker at a time takes what comes next, and handles the end of a shard meanwhile.
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _threads: CallThreads = field(
-        init=False, default=Factory(lambda self: CallThreads(self._workers), takes_self=True)
+        init=False,
+        default=Factory(lambda self: CallThreads(self._cutting.workers), takes_self=True),
     )
 
     async def run(self) -> None:
@@ -96,7 +94,7 @@ class Scanner:
         async with TaskScope() as watching:
             watching.spawn(self._feed.watch_store(), name="watch the checkpoint store")
             async with TaskScope() as scope:
-                for number in range(self._workers):
+                for number in range(self._cutting.workers):
                     scope.spawn(self._work(), name=f"process records ({number})")
             if self._last_call is not None:
                 await self._call_hook(self._last_call)
@@ -167,11 +165,11 @@ class Scanner:
         calls = DeliveryCalls(
             self._wrap(process),
             handed.batch,
-            self._per_batch,
+            self._cutting.per_batch,
             works.is_held_back,
             partial(feed.begin, handed),
-            None if self._max_age_seconds is None else self._is_too_old,
-            not feed.deliveries.overlaps,
+            self._is_too_old,
+            not self._cutting.overlaps,
         )
 
         def note() -> None:
@@ -184,7 +182,7 @@ class Scanner:
         failures, failed_at, stale = 0, "", 0
         while not calls.is_done and await feed.permission(handed, calls.next_index):
             # A call for a batch takes many records at once.
-            taken = partial(int, calls.taken) if self._per_batch else lambda: calls.taken
+            taken = partial(int, calls.taken) if self._cutting.per_batch else lambda: calls.taken
             with feed.slow_calls.watching(self._name, handed.key, handed.batch, taken):
                 error = await self._run_calls(calls, note)
             if calls.wants_no_more:
@@ -216,12 +214,6 @@ class Scanner:
         if not calls.is_done:
             handed.leave_rest(calls.taken)
         feed.deliveries.finish(handed)
-
-    def _is_too_old(self, record: Record) -> bool:
-        assert self._max_age_seconds is not None
-        age = self._feed.clock.now().timestamp() - record.arrival_epoch_seconds
-        is_old = age > self._max_age_seconds
-        return is_old and (self._is_wanted is None or bool(self._is_wanted(record)))
 
     async def _run_calls(self, calls: DeliveryCalls, note: Callable[[], None]) -> Exception | None:
         """Run calls; ``note`` what they have processed, even if this is cancelled."""

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from functools import partial, reduce
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -24,8 +23,8 @@ from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.formats import Decoder, Format, decoder_of
 from kinesis_publishers.formats.format import decoded, value_of
-from kinesis_publishers.model import Record, Shard, ShardKey
-from kinesis_publishers.processing.calls import LEFT_OUT, Process, ScanResult
+from kinesis_publishers.model import Record, RecordBatch, Shard, ShardKey
+from kinesis_publishers.processing.calls import LEFT_OUT, Process
 from kinesis_publishers.processing.checkpointing import takes_checkpointer
 from kinesis_publishers.processing.deliveries import EMPTY, given
 from kinesis_publishers.processing.error_policies import (
@@ -172,36 +171,44 @@ def scan(
         if wants_checkpointer or not per_batch:
             raise ValueError("empty_batches is for per_batch=True, without a checkpointer")
         hooks[EMPTY] = process
-    outermost: list[Callable[[Process], Process]] = []
-    on_invalid = properties.get(SourceConfig.on_invalid_aggregate)
-    if on_invalid is OnInvalidAggregate.DEAD_LETTER and not per_batch:
-        wrap, properties = _with_dead_letters(properties, on_error)
-        outermost.append(wrap)
-    feed = DeliveryFeed.from_properties(properties, hooks, events, clock, cutting)
-    wraps: list[Callable[[Process], Process]] = []
-    if (tracing := feed.tracing) is not None:
-        wraps.append(partial(_traced, tracing=tracing, is_async=is_async))
-    decoder, is_wanted = decoder_of(decode), where
     if where is not None:
         check_callback("where", where)
-        wraps.append(partial(_filtered, where=where, per_batch=per_batch))
-    if decoder is not None:
-        wraps.append(partial(_with_values, decode=decoder))
-        is_wanted = where and _with_values(where, decoder)
-    wraps += outermost
+    decoder, is_strict = decoder_of(decode), False
+    on_invalid = properties.get(SourceConfig.on_invalid_aggregate)
+    takes_letters = isinstance(last_policy(on_error), DeadLetter) and not per_batch
+    # Otherwise opening the fetcher refuses it.
+    if on_invalid is OnInvalidAggregate.DEAD_LETTER and takes_letters:
+        # With OFF every aggregate is delivered as it is, valid or not.
+        is_strict = properties.get(SourceConfig.aggregation) is not AggregationMode.OFF
+        plain = {SourceConfig.on_invalid_aggregate: OnInvalidAggregate.PLAIN.value}
+        properties = properties.with_values(plain)
+    feed = DeliveryFeed.from_properties(properties, hooks, events, clock, cutting)
+
+    def wrap(inner: Process) -> Process:
+        if feed.tracing is not None:
+            inner = _traced(inner, feed.tracing, is_async=is_async)
+        if where is not None and per_batch:
+            return _filtered(inner, where)
+        is_plain = where is None and decoder is None and not is_strict
+        return inner if is_plain else _prepared(inner, where, decoder, is_strict=is_strict)
+
+    def is_too_old(record: Record) -> bool:
+        assert max_age is not None
+        age = feed.clock.now().timestamp() - record.arrival_epoch_seconds
+        is_old = age > max_age.total_seconds()
+        return is_old and _prepared(lambda _: None, where, decoder)(record) is not LEFT_OUT
+
     scanner = Scanner(
         process,
-        lambda inner: reduce(lambda made, wrap: wrap(made), wraps, inner),
+        wrap,
         name_of(process),
         feed,
         hooks,
         is_async=is_async,
         takes_checkpointer=wants_checkpointer,
-        workers=workers,
-        per_batch=per_batch,
+        cutting=cutting,
         on_error=on_error,
-        max_age_seconds=None if max_age is None else max_age.total_seconds(),
-        is_wanted=is_wanted,
+        is_too_old=None if max_age is None else is_too_old,
         stop=stop,
         pause=pause,
     )
@@ -224,39 +231,30 @@ def _traced(process: Callable[..., Any], tracing: Tracing, *, is_async: bool) ->
     return call_async if is_async else call
 
 
-def _filtered(process: Process, where: Callable[[Record], object], *, per_batch: bool) -> Process:
-    def process_some(item: Any) -> Any:
-        if not per_batch:
-            return process(item) if where(item) else LEFT_OUT
-        places = [place for place, record in enumerate(item) if where(record)]
-        return process(item.take(places)) if places else LEFT_OUT
+def _filtered(process: Process, where: Callable[[Record], object]) -> Process:
+    def process_some(batch: RecordBatch) -> Any:
+        places = [place for place, record in enumerate(batch) if where(record)]
+        return process(batch.take(places)) if places else LEFT_OUT
 
     return process_some
 
 
-def _with_values(process: Callable[[Any], Any], decode: Decoder) -> Callable[[Any], Any]:
-    return lambda record: process(decoded(record, decode))
+def _prepared(
+    process: Callable[[Any], Any],
+    where: Callable[[Any], object] | None,
+    decode: Decoder | None,
+    *,
+    is_strict: bool = False,
+) -> Callable[[Any], Any]:
+    """Make a function take records as they are stored; with ``is_strict`` no invalid aggregates."""
 
+    def process_one(record: Record) -> Any:
+        if is_strict and record.is_undecoded_aggregate:
+            raise AggregationError("the record begins like an aggregate and is not a valid one")
+        item = record if decode is None else decoded(record, decode)
+        return process(item) if where is None or where(item) else LEFT_OUT
 
-def _with_dead_letters(
-    properties: Properties, policy: ErrorPolicy
-) -> tuple[Callable[[Process], Process], Properties]:
-    """Make a function fail for invalid aggregates, which it receives undecoded."""
-    if not isinstance(last_policy(policy), DeadLetter):
-        return lambda process: process, properties  # Opening the fetcher refuses them.
-    # With OFF every aggregate is delivered as it is, valid or not.
-    is_off = properties.get(SourceConfig.aggregation) is AggregationMode.OFF
-
-    def wrap(process: Process) -> Process:
-        def process_valid(record: Record) -> ScanResult | None:
-            if record.is_undecoded_aggregate and not is_off:
-                raise AggregationError("the record begins like an aggregate and is not a valid one")
-            return process(record)
-
-        return process_valid
-
-    plain = {SourceConfig.on_invalid_aggregate: OnInvalidAggregate.PLAIN.value}
-    return wrap, properties.with_values(plain)
+    return process_one
 
 
 def _check_no_loop() -> None:
