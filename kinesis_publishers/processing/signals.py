@@ -17,12 +17,10 @@ _Loop: TypeAlias = "asyncio.AbstractEventLoop | None"
 
 _FINISHING: Final = b"\nFinishing what has begun. Ctrl-C again stops at once.\n"
 _STDERR: Final = 2
-_DEFAULT_HANDLERS: Final = (signal.SIG_DFL, signal.default_int_handler)
-# One handler per signal stops everything that reads in a loop, or, without one, in threads.
-_STOPS: dict[_Loop, defaultdict[signal.Signals, list[_Stop]]] = {}
-# The previous handlers and ours. A handler that the program installs meanwhile stays.
-_FORMER: dict[tuple[_Loop, signal.Signals], Any] = {}
-_INSTALLED: dict[tuple[_Loop, signal.Signals], Any] = {}
+_DEFAULTS: Final = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+# What a signal stops, each with the loop that does so; and the handlers before ours.
+_STOPS: defaultdict[signal.Signals, list[tuple[_Loop, _Stop]]] = defaultdict(list)
+_FORMER: dict[signal.Signals, Any] = {}
 # Readers that Ctrl-C has stopped and that have not closed yet: their task, and whether they are
 # certain to close.
 _CLOSING: dict[object, tuple[asyncio.Task[Any], bool]] = {}
@@ -30,7 +28,7 @@ _CLOSING: dict[object, tuple[asyncio.Task[Any], bool]] = {}
 
 def _is_free(one: signal.Signals) -> bool:
     handler = signal.getsignal(one)
-    if handler in _DEFAULT_HANDLERS or handler in _INSTALLED.values():
+    if handler in (*_DEFAULTS.values(), _stop_latest):
         return True
     # asyncio.run installs this one: it is the program's default for Ctrl-C.
     return isinstance(handler, partial) and isinstance(
@@ -54,23 +52,22 @@ def stopped_by_signals(stop: _Stop, *, in_loop: bool = True) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _forget_closed_loops()
-    signals = [one for one in (signal.SIGTERM, signal.SIGINT) if _is_free(one)]
-    loop = asyncio.get_running_loop() if in_loop else None
-    stops = _STOPS.setdefault(loop, defaultdict(list))
+    for left in [reader for reader, (task, _) in _CLOSING.items() if task.done()]:
+        del _CLOSING[left]
+    signals = [one for one in _DEFAULTS if _is_free(one)]
+    own = asyncio.get_running_loop() if in_loop else None, stop
     for one in signals:
-        if not stops[one] and signal.getsignal(one) is not _INSTALLED.get((loop, one)):
-            _install_handler(loop, one)
-        stops[one].append(stop)
+        if signal.getsignal(one) is not _stop_latest:
+            _FORMER[one] = signal.signal(one, _stop_latest)
+        _STOPS[one].append(own)
     try:
         yield
     finally:
-        # A fork has released its parent's signals, and may handle them itself.
-        for one in signals if _STOPS.get(loop) is stops else ():
-            if stop in stops[one]:
-                stops[one].remove(stop)
-                if not (stops[one] or (loop and loop.is_closed())):
-                    _remove_handler(loop, one)
+        for one in signals:
+            # After a signal, and in a fork, it is no longer there.
+            with suppress(ValueError):
+                _STOPS[one].remove(own)
+            _restore(one)
 
 
 @contextmanager
@@ -79,77 +76,55 @@ def stopped_with_others(stop: _Stop) -> Iterator[None]:
 
     A reader that opens would miss it. Without others the signal has its usual effect.
     """
-    stops = _STOPS.get(asyncio.get_running_loop())
-    joined = [others for others in stops.values() if others] if stops else []
+    loop = asyncio.get_running_loop()
+    joined = [others for others in _STOPS.values() if loop in dict(others)]
     for others in joined:
-        others.append(stop)
+        others.append((loop, stop))
     try:
         yield
     finally:
         for others in joined:
             with suppress(ValueError):
-                others.remove(stop)
+                others.remove((loop, stop))
 
 
-def _forget_closed_loops() -> None:
-    # A closed loop has removed its handlers, also of contexts that were never left.
-    for closed in [one for one in _STOPS if one is not None and one.is_closed()]:
-        for one in _STOPS.pop(closed):
-            _FORMER.pop((closed, one), None)
-            _INSTALLED.pop((closed, one), None)
-    for left in [reader for reader, (task, _) in _CLOSING.items() if task.done()]:
-        del _CLOSING[left]
-
-
-def _install_handler(loop: _Loop, one: signal.Signals) -> None:
-    _FORMER[loop, one] = signal.getsignal(one)
-    if loop is None:
-        signal.signal(one, lambda *_: _stop_all(None, one))
-    else:
-        loop.add_signal_handler(one, _stop_all, loop, one)
-    _INSTALLED[loop, one] = signal.getsignal(one)
-
-
-def _remove_handler(loop: _Loop, one: signal.Signals) -> None:
-    if threading.current_thread() is not threading.main_thread():
+def _restore(one: signal.Signals) -> None:
+    """Restore the former handler if nothing is left to be stopped by a signal."""
+    if _STOPS[one] or threading.current_thread() is not threading.main_thread():
         return  # The next reader uses the handler, or the next signal removes it.
-    handler = signal.getsignal(one)
-    if handler is None:
-        return  # The interpreter ends.
-    if loop is not None:
-        loop.remove_signal_handler(one)
-    default = signal.default_int_handler if one is signal.SIGINT else signal.SIG_DFL
-    former = _FORMER.pop((loop, one), default)
-    installed = _INSTALLED.pop((loop, one), handler)
-    # A handler that the program or another reader installed in the meantime stays.
-    signal.signal(one, former if handler is installed else handler)
-    for other, its_former in _FORMER.items():
-        if other[1] is one and its_former is installed:
-            _FORMER[other] = former
+    # A handler that the program has installed in the meantime stays.
+    if signal.getsignal(one) is _stop_latest:
+        signal.signal(one, _FORMER.pop(one, _DEFAULTS[one]))
 
 
-def _stop_all(loop: _Loop, one: signal.Signals) -> None:
-    _remove_handler(loop, one)
-    stops = _STOPS[loop].pop(one, [])
+def _stop_latest(number: int, _: object) -> None:
+    """Stop everything that reads in the loop of the latest reader, or, without one, in threads."""
+    one = signal.Signals(number)
+    # A reader may have been left open at the end of its loop.
+    readers = [(loop, stop) for loop, stop in _STOPS[one] if not (loop and loop.is_closed())]
+    latest = readers[-1][0] if readers else None
+    stops = [stop for loop, stop in readers if loop is latest]
+    _STOPS[one] = [(loop, stop) for loop, stop in readers if loop is not latest]
+    _restore(one)
     if stops and one is signal.SIGINT:
         # Not by sys.stderr, whose writing this may have interrupted.
         with suppress(OSError):
             if os.isatty(_STDERR):
                 os.write(_STDERR, _FINISHING)
     for stop in stops:
-        stop(one)
+        if latest is None:
+            stop(one)
+        else:
+            latest.call_soon_threadsafe(stop, one)
     if not stops:
         signal.raise_signal(one)
 
 
 def _release_in_child() -> None:
     # A fork's signals are not its parent's.
-    if _FORMER:
-        # Through it asyncio would tell the parent.
-        signal.set_wakeup_fd(-1)
-    for (_, one), former in reversed(_FORMER.items()):
+    for one, former in _FORMER.items():
         signal.signal(one, former)
-    for held in (_STOPS, _FORMER, _INSTALLED, _CLOSING):
+    for held in (_STOPS, _FORMER, _CLOSING):
         held.clear()
 
 
