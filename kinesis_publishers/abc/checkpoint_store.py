@@ -137,7 +137,7 @@ class CheckpointStore(ABC):
         """
         raise CheckpointError(
             f"Checkpoints in {self} cannot be part of a transaction: set kinesis.checkpoint.store "
-            "to sql, with the URL of the database that the transaction is of, or to dynamodb."
+            "to sql, sqlite or dynamodb, with the database that the transaction is of."
         )
 
     @abstractmethod

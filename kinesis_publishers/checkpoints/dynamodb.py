@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Self
+from typing import Any, Final, Self
 
-from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite
 from kinesis_publishers.checkpoints.dynamodb_table import (
-    DynamoDbStore,
+    DynamoDbTable,
     Item,
     ItemRequest,
     Values,
@@ -17,16 +17,29 @@ from kinesis_publishers.checkpoints.dynamodb_table import (
     values_of,
 )
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
-from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal
+from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, VersionedStore
 from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig, Properties
 from kinesis_publishers.errors import CheckpointError
-from kinesis_publishers.model import Checkpoint, CheckpointVersion, ShardKey, StoredCheckpoint
+from kinesis_publishers.model import (
+    Checkpoint,
+    CheckpointVersion,
+    CheckpointWrite,
+    ShardKey,
+    StoredCheckpoint,
+)
+
+_KEYS: Final = {"application": "HASH", "shard": "RANGE"}
 
 
-class DynamoDbCheckpointStore(DynamoDbStore):
+class DynamoDbCheckpointStore(VersionedStore):
     """Keeps checkpoints as items of a table, one per shard, which applications may share."""
 
-    keys: ClassVar[Mapping[str, str]] = {"application": "HASH", "shard": "RANGE"}
+    storage: DynamoDbTable
+
+    def __init__(
+        self, context: CheckpointStoreContext, aws: AwsConfig, config: DynamoDbCheckpointConfig
+    ) -> None:
+        super().__init__(context, DynamoDbTable(aws, config, context.clock, _KEYS))
 
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
@@ -38,7 +51,7 @@ class DynamoDbCheckpointStore(DynamoDbStore):
         return {row.checkpoint.shard: row for row in rows}
 
     def items(self, **request: Any) -> AsyncIterator[Item]:
-        return self.table.read_items(
+        return self.storage.read_items(
             "Query",
             KeyConditionExpression="application = :application",
             ExpressionAttributeValues=item_of({":application": self._context.application}),
@@ -46,16 +59,29 @@ class DynamoDbCheckpointStore(DynamoDbStore):
         )
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
-        return await self.table.apply(changes, self.request, stored_version)
+        return await self.storage.apply(changes, self._request, stored_version)
 
-    def owner_check(self, owner: ShardKey) -> dict[str, Any]:
-        return {
-            "Key": item_of(_key(self._context.application, owner)),
-            "ConditionExpression": "writer = :own",
-            "ExpressionAttributeValues": item_of({":own": self._book.writer}),
-        }
+    def join(
+        self,
+        transaction: Any,
+        write: CheckpointWrite,
+        owner: ShardKey | None,
+        request: Mapping[str, Any],
+    ) -> JoinedWrite:
+        self.storage.check_transaction(transaction, request)
+        attempt = self._book.attempt_joined(write.shard, write.expected)
+        items = [self._request(attempt, write.checkpoint)]
+        if owner is not None:
+            is_own = {
+                "Key": item_of(_key(self._context.application, owner)),
+                "ConditionExpression": "writer = :own",
+                "ExpressionAttributeValues": item_of({":own": self._book.writer}),
+            }
+            items.append(("ConditionCheck", is_own))
+        execute = self.storage.joined(transaction, request, items)
+        return JoinedWrite(version=attempt.version, execute=execute)
 
-    def request(self, attempt: Attempt, checkpoint: Checkpoint | None) -> ItemRequest:
+    def _request(self, attempt: Attempt, checkpoint: Checkpoint | None) -> ItemRequest:
         application = self._context.application
         known = attempt.expected
         condition = condition_of(

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
-from functools import partial
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import define, field
 
-from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite
 from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
 from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
-from kinesis_publishers.checkpoints.versions import (
-    Attempt,
-    Change,
-    Refusal,
-    StoreCalls,
-    VersionedStore,
-)
+from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, Storage, StoreCalls
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import AwsConfig, BillingMode, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError
-from kinesis_publishers.model import Checkpoint, CheckpointVersion, CheckpointWrite, ShardKey
+from kinesis_publishers.model import Checkpoint, CheckpointVersion
 from kinesis_publishers.tasks import TaskScope
 
 _T = TypeVar("_T")
@@ -48,28 +39,28 @@ MAX_IN_FLIGHT: Final = 16
 
 
 @define(eq=False)
-class DynamoDbTable:
+class DynamoDbTable(Storage):
     """A table in which each change is a conditional write.
 
     Attributes:
-        calls: those of the store that has the table.
         keys: ``HASH`` or ``RANGE`` by attribute, in this order; the values are texts.
         indexes: the same for each index that a new table gets, by its name.
     """
 
     aws: AwsConfig
     config: DynamoDbCheckpointConfig
-    calls: StoreCalls
     _clock: Clock
     keys: Mapping[str, str]
-    indexes: Mapping[str, Mapping[str, str]]
+    indexes: Mapping[str, Mapping[str, str]] = field(factory=dict)
+    _calls: StoreCalls = field(init=False)
     _stack: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     _client: Any = field(default=None, init=False)
 
     def __str__(self) -> str:
         return f"the DynamoDB table {self.config.table}"
 
-    async def open(self) -> None:
+    async def open(self, calls: StoreCalls) -> None:
+        self._calls = calls
         url, most = self.config.endpoint_url, MAX_IN_FLIGHT
         address = ServiceAddress(service="dynamodb", endpoint_url=url, max_connections=most)
         with mapped_errors("CreateClient", str(self), service="dynamodb"):
@@ -109,7 +100,7 @@ class DynamoDbTable:
                 return read(answer)
 
         try:
-            return await self.calls.make(attempt)
+            return await self._calls.make(attempt)
         except RefusedError as error:
             if error.code == refusal:
                 raise
@@ -240,6 +231,48 @@ class DynamoDbTable:
                 scope.spawn(work(), name=f"write checkpoints {number}")
         return refusals
 
+    def check_transaction(self, transaction: Any, request: Mapping[str, Any]) -> None:
+        """Check that ``request`` is a call of ``transaction``, a client, that takes more items.
+
+        Raises:
+            TypeError: it is not.
+        """
+        has_items = isinstance(request.get("TransactItems"), list | tuple)
+        if not has_items or not hasattr(transaction, "transact_write_items"):
+            raise TypeError(
+                f"The checkpoint goes into a TransactWriteItems with {self}: give a client for "
+                "DynamoDB, of boto3 or aiobotocore, and TransactItems=[...], not "
+                f"{transaction!r:.200} with {', '.join(request) or 'nothing'}."
+            )
+        if "ClientRequestToken" in request:
+            raise TypeError("leave ClientRequestToken out: a refused call is repeated with others")
+
+    def joined(
+        self, transaction: Any, request: Mapping[str, Any], items: Sequence[ItemRequest]
+    ) -> Callable[[], bool | Awaitable[bool]]:
+        """Return what makes the call with ``items`` in addition, as ``JoinedWrite.execute``."""
+        own = [
+            {operation.removesuffix("Item"): {"TableName": self.config.table, **parameters}}
+            for operation, parameters in items
+        ]
+        both = {**request, "TransactItems": [*request["TransactItems"], *own]}
+
+        async def write_async(answer: Awaitable[object]) -> bool:
+            with _refusing(len(own)) as made:
+                await answer
+                made.append(True)
+            return bool(made)
+
+        def run() -> bool | Awaitable[bool]:
+            with _refusing(len(own)) as made:
+                answer = transaction.transact_write_items(**both)
+                if inspect.isawaitable(answer):
+                    return write_async(answer)
+                made.append(True)
+            return bool(made)
+
+        return run
+
 
 @contextmanager
 def _refusing(own: int) -> Iterator[list[bool]]:
@@ -256,80 +289,6 @@ def _refusing(own: int) -> Iterator[list[bool]]:
 
 # Of items of a transaction: another writer was first, or is at work.
 _REFUSED: Final = {"ConditionalCheckFailed", "TransactionConflict"}
-
-
-class DynamoDbStore(VersionedStore):
-    """A store in a :attr:`table`; subclasses define its form."""
-
-    keys: ClassVar[Mapping[str, str]]
-    indexes: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-
-    def __init__(
-        self, context: CheckpointStoreContext, aws: AwsConfig, config: DynamoDbCheckpointConfig
-    ) -> None:
-        super().__init__(context)
-        self.table = DynamoDbTable(aws, config, self._calls, context.clock, self.keys, self.indexes)
-
-    def __str__(self) -> str:
-        return str(self.table)
-
-    @abstractmethod
-    def request(self, attempt: Attempt, checkpoint: Checkpoint | None) -> ItemRequest:
-        """Return the change of an item."""
-
-    def owner_check(self, owner: ShardKey) -> dict[str, Any]:
-        """Return the key and the condition of a row that this store wrote last."""
-        raise CheckpointError(f"{self} has no rows by which a single reader owns a stream.")
-
-    def join(
-        self,
-        transaction: Any,
-        write: CheckpointWrite,
-        owner: ShardKey | None,
-        request: Mapping[str, Any],
-    ) -> JoinedWrite:
-        call = getattr(transaction, "transact_write_items", None)
-        if call is None or not isinstance(request.get("TransactItems"), list | tuple):
-            raise TypeError(
-                f"The checkpoint goes into a TransactWriteItems with {self}: give a client for "
-                "DynamoDB, of boto3 or aiobotocore, and TransactItems=[...], not "
-                f"{transaction!r:.200} with {', '.join(request) or 'nothing'}."
-            )
-        if "ClientRequestToken" in request:
-            raise TypeError("leave ClientRequestToken out: a refused call is repeated with others")
-        attempt = self._book.attempt_joined(write.shard, write.expected)
-        operation, parameters = self.request(attempt, write.checkpoint)
-        items = [
-            {operation.removesuffix("Item"): {"TableName": self.table.config.table, **parameters}}
-        ]
-        if owner is not None:
-            check = {"TableName": self.table.config.table, **self.owner_check(owner)}
-            items.append({"ConditionCheck": check})
-        call = partial(call, **{**request, "TransactItems": [*request["TransactItems"], *items]})
-
-        async def write_async(answer: Awaitable[object]) -> bool:
-            with _refusing(len(items)) as made:
-                await answer
-                made.append(True)
-            return bool(made)
-
-        def run() -> bool | Awaitable[bool]:
-            with _refusing(len(items)) as made:
-                answer = call()
-                if inspect.isawaitable(answer):
-                    return write_async(answer)
-                made.append(True)
-            return bool(made)
-
-        return JoinedWrite(version=attempt.version, execute=run)
-
-    async def open(self) -> None:
-        await super().open()
-        await self.table.open()
-
-    async def close(self) -> None:
-        await super().close()
-        await self.table.close()
 
 
 def values_of(item: Item) -> Values:

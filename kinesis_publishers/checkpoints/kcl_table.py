@@ -7,15 +7,15 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
 from attrs import define, evolve, field
 
-from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite
 from kinesis_publishers.checkpoints import kcl_rows
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_table import (
-    DynamoDbStore,
+    DynamoDbTable,
     Item,
     ItemRequest,
     Values,
@@ -24,7 +24,7 @@ from kinesis_publishers.checkpoints.dynamodb_table import (
     values_of,
 )
 from kinesis_publishers.checkpoints.stored_form import instant_of
-from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal
+from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, VersionedStore
 from kinesis_publishers.config import (
     AwsConfig,
     DynamoDbCheckpointConfig,
@@ -36,6 +36,7 @@ from kinesis_publishers.model import (
     WHOLE_STREAM,
     Checkpoint,
     CheckpointVersion,
+    CheckpointWrite,
     Positions,
     PositionType,
     ShardKey,
@@ -45,6 +46,10 @@ from kinesis_publishers.model import (
 )
 
 _LOGGER = logging.getLogger(__name__)
+
+_KEYS: Final = {kcl_rows.KEY: "HASH"}
+# Version 3 of the KCL adds it to a table that has none, which takes minutes.
+_INDEXES: Final = {"LeaseOwnerToLeaseKeyIndex": {"leaseOwner": "HASH", kcl_rows.KEY: "RANGE"}}
 
 _ONE_APPLICATION: Final = (
     "a table belongs to one application. Set kinesis.checkpoint.application, or "
@@ -207,18 +212,14 @@ class KclRows:
         )
 
 
-class KclLeaseTable(DynamoDbStore):
+class KclLeaseTable(VersionedStore):
     """Keeps checkpoints and leases as the KCL does: one table for each application.
 
     As a ``ForeignTable`` it needs :meth:`name_streams`. The mark that a stream was begun is not
     stored: it follows from the stream's rows.
     """
 
-    keys: ClassVar[Mapping[str, str]] = {kcl_rows.KEY: "HASH"}
-    # Version 3 of the KCL adds it to a table that has none, which takes minutes.
-    indexes: ClassVar[Mapping[str, Mapping[str, str]]] = {
-        "LeaseOwnerToLeaseKeyIndex": {"leaseOwner": "HASH", kcl_rows.KEY: "RANGE"}
-    }
+    storage: DynamoDbTable
 
     def __init__(
         self,
@@ -233,7 +234,7 @@ class KclLeaseTable(DynamoDbStore):
         Streams begin at ``initial``. A reader without leases would have had checkpoints in the
         table ``former``.
         """
-        super().__init__(context, aws, config)
+        super().__init__(context, DynamoDbTable(aws, config, context.clock, _KEYS, _INDEXES))
         self._rows = KclRows(self, context, initial)
         self._former = former
         # The rows of the table, and the last report to a leader of the KCL.
@@ -256,23 +257,23 @@ class KclLeaseTable(DynamoDbStore):
         self._rows.name_streams(streams)
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
-        self._items = [item async for item in self.table.read_items("Scan")]
+        self._items = [item async for item in self.storage.read_items("Scan")]
         return self._rows.stored(self._items)
 
     async def report(self, worker: str, *, is_leaving: bool = False) -> bool:
         key, now = {kcl_rows.KEY: worker}, self._context.clock.now()
         row = None if is_leaving else kcl_rows.worker_row(self._items, worker, now)
         if row is None and self._reported is not None:
-            await self.table.call("DeleteItem", dict, Key=item_of(key))
+            await self.storage.call("DeleteItem", dict, Key=item_of(key))
         elif row is not None and row != self._reported:
-            await self.table.call("UpdateItem", dict, **update_of(key, row))
+            await self.storage.call("UpdateItem", dict, **update_of(key, row))
         self._reported = row
         return row is not None
 
     async def check_first_use(self) -> None:
         if self._former is None:
             return
-        former = DynamoDbCheckpointStore(self._context, self.table.aws, self._former)
+        former = DynamoDbCheckpointStore(self._context, self.storage.aws, self._former)
         try:
             async with former:
                 has_checkpoints = await anext(former.items(Limit=1), None) is not None
@@ -288,12 +289,22 @@ class KclLeaseTable(DynamoDbStore):
                 "`kinesis-publishers leases import -`."
             )
 
-    def request(self, attempt: Attempt, checkpoint: Checkpoint | None) -> ItemRequest:
-        return self._rows.request(attempt, checkpoint)
+    def join(
+        self,
+        transaction: Any,
+        write: CheckpointWrite,
+        owner: ShardKey | None,  # there is none with leases
+        request: Mapping[str, Any],
+    ) -> JoinedWrite:
+        self.storage.check_transaction(transaction, request)
+        attempt = self._book.attempt_joined(write.shard, write.expected)
+        items = [self._rows.request(attempt, write.checkpoint)]
+        execute = self.storage.joined(transaction, request, items)
+        return JoinedWrite(version=attempt.version, execute=execute)
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         of_shards = [one for one in changes if one[0].shard.shard_id != WHOLE_STREAM]
-        return await self.table.apply(of_shards, self.request, _version_of)
+        return await self.storage.apply(of_shards, self._rows.request, _version_of)
 
 
 def _version_of(found: Values) -> tuple[CheckpointVersion | None, str | None]:

@@ -11,13 +11,13 @@ from attrs import define, field
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import instant_text
-from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore
+from kinesis_publishers.checkpoints.versions import Change, Refusal, Storage, VersionedStore
 from kinesis_publishers.config import Properties
 from kinesis_publishers.model import ShardKey, StoredCheckpoint
 
 
 @define(eq=False)
-class CheckpointMemory:
+class CheckpointMemory(Storage):
     """What stores of one process share: the checkpoints of each application."""
 
     applications: defaultdict[str, dict[ShardKey, tuple[StoredCheckpoint, str]]] = field(
@@ -25,6 +25,9 @@ class CheckpointMemory:
     )
     # Event loops of several threads may share it.
     lock: Lock = field(factory=Lock, init=False)
+
+    def __str__(self) -> str:
+        return "the memory of this process"
 
 
 _OF_THIS_PROCESS = CheckpointMemory()
@@ -36,15 +39,12 @@ class MemoryCheckpointStore(VersionedStore):
     def __init__(
         self, context: CheckpointStoreContext, memory: CheckpointMemory = _OF_THIS_PROCESS
     ) -> None:
-        super().__init__(context)
+        super().__init__(context, memory)
         self._memory = memory
 
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
         return cls(context)
-
-    def __str__(self) -> str:
-        return "the memory of this process"
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         with self._memory.lock:

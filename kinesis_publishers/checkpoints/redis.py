@@ -20,6 +20,8 @@ from kinesis_publishers.checkpoints.versions import (
     Change,
     Meaning,
     Refusal,
+    Storage,
+    StoreCalls,
     VersionedStore,
     failure_of,
     place_of,
@@ -108,36 +110,19 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
 )
 
 
-class RedisCheckpointStore(VersionedStore):
-    """Keeps checkpoints as fields of a hash per application, one per shard.
+class RedisHash(Storage):
+    """The fields of a hash, on a server or a cluster."""
 
-    A batch is a read, and one script that replaces the fields that are still as they were read. The
-    others are read again.
-
-    A write is as durable as Redis is configured to be, which is less than other stores promise.
-    Without ``appendonly yes`` a crash loses everything since the last snapshot; with it,
-    ``appendfsync everysec`` loses about a second, and only ``always`` nothing. Replication is
-    asynchronous: a promoted replica may lack the last writes. Lost checkpoints repeat records, and
-    after a lost lease two workers read a shard until the renewal of one is refused; no record is
-    left out.
-    """
-
-    def __init__(self, context: CheckpointStoreContext, config: RedisCheckpointConfig) -> None:
-        super().__init__(context, self._disconnect)
-        self._url = config.url or ""
-        # On a cluster, the part in braces decides which node has it.
-        self._key = f"{config.prefix}:{{{context.application}}}"
+    def __init__(self, url: str, key: str) -> None:
+        self._url, self._key = url, key
         self._client: Any = None
-
-    @classmethod
-    def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
-        return cls(context, RedisCheckpointConfig.from_properties(properties))
+        self._calls: StoreCalls
 
     def __str__(self) -> str:
         return f"the key {self._key} of {place_of(self._url)}"
 
-    async def open(self) -> None:
-        await super().open()
+    async def open(self, calls: StoreCalls) -> None:
+        self._calls = calls
         settings = await self._call(self._connect)
         risks = ["appendonly is no"] if settings.get("aof_enabled") == 0 else []
         if (policy := str(settings.get("maxmemory_policy", ""))).startswith("allkeys"):
@@ -158,14 +143,55 @@ class RedisCheckpointStore(VersionedStore):
         self._client = _client_of(kind, self._url)
         return settings
 
-    async def _disconnect(self) -> None:
+    async def disconnect(self) -> None:
         if self._client is not None:
             # A server that has vanished does not say goodbye.
             with suppress(*_ERRORS):
                 await self._client.aclose()
 
+    async def ask(self, question: Callable[[Any, str], Awaitable[Any]]) -> Any:
+        """Return the answer of the client to a question about the key."""
+        return await self._call(lambda: question(self._client, self._key))
+
+    async def _call(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        async def attempt() -> _T:
+            try:
+                # Otherwise a worker that is asked to stop would continue, with its leases.
+                return await cancellable(call)
+            except _ERRORS as error:
+                code = getattr(error, "status_code", None)
+                raise failure_of(self, error, code, _MEANINGS) from error
+
+        return await self._calls.make(attempt)
+
+
+class RedisCheckpointStore(VersionedStore):
+    """Keeps checkpoints as fields of a hash per application, one per shard.
+
+    A batch is a read, and one script that replaces the fields that are still as they were read. The
+    others are read again.
+
+    A write is as durable as Redis is configured to be, which is less than other stores promise.
+    Without ``appendonly yes`` a crash loses everything since the last snapshot; with it,
+    ``appendfsync everysec`` loses about a second, and only ``always`` nothing. Replication is
+    asynchronous: a promoted replica may lack the last writes. Lost checkpoints repeat records, and
+    after a lost lease two workers read a shard until the renewal of one is refused; no record is
+    left out.
+    """
+
+    storage: RedisHash
+
+    def __init__(self, context: CheckpointStoreContext, config: RedisCheckpointConfig) -> None:
+        # On a cluster, the part in braces decides which node has it.
+        key = f"{config.prefix}:{{{context.application}}}"
+        super().__init__(context, RedisHash(config.url or "", key))
+
+    @classmethod
+    def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
+        return cls(context, RedisCheckpointConfig.from_properties(properties))
+
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
-        found: Any = await self._call(lambda: self._client.hgetall(self._key))
+        found = await self.storage.ask(lambda client, key: client.hgetall(key))
         shards = {name: ShardKey(*name.rpartition("/")[::2]) for name in found}
         return {
             shard: stored_from_fields(shard, self._fields_in(name, found[name]), where=self)
@@ -175,7 +201,7 @@ class RedisCheckpointStore(VersionedStore):
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         now = self._context.clock.now()
         names = [f"{one.shard.stream_arn}/{one.shard.shard_id}" for one, _ in changes]
-        found = await self._call(lambda: self._client.hmget(self._key, names))
+        found = await self.storage.ask(lambda client, key: client.hmget(key, names))
         refusals: list[Refusal] = []
         accepted: list[Change] = []
         arguments: list[str] = []
@@ -188,7 +214,9 @@ class RedisCheckpointStore(VersionedStore):
                 fields = checkpoint and fields_of(checkpoint, attempt.version, now)
                 arguments += [name, text or "", json.dumps(fields) if fields else ""]
         if accepted:
-            others = await self._call(lambda: self._client.eval(_REPLACE, 1, self._key, *arguments))
+            others = await self.storage.ask(
+                lambda client, key: client.eval(_REPLACE, 1, key, *arguments)
+            )
             if others:
                 # Another writer's, or, if an answer was lost, what this call has written.
                 refusals += await self._apply([accepted[index] for index in others])
@@ -202,17 +230,6 @@ class RedisCheckpointStore(VersionedStore):
                 f"{self} has a field that is no checkpoint ({error!r}): {name!r}: {text!r:.500}. "
                 f"Restore it from a backup, or set {_PREFIX_KEY} to another."
             ) from error
-
-    async def _call(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        async def attempt() -> _T:
-            try:
-                # Otherwise a worker that is asked to stop would continue, with its leases.
-                return await cancellable(call)
-            except _ERRORS as error:
-                code = getattr(error, "status_code", None)
-                raise failure_of(self, error, code, _MEANINGS) from error
-
-        return await self._calls.make(attempt)
 
 
 def _client_of(kind: type[Redis | RedisCluster], url: str) -> Any:

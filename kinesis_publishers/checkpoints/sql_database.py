@@ -1,16 +1,27 @@
-"""The database of the SQL store: its URL, its engine, and what its errors mean."""
+"""The database of the SQL store: its engine, its transactions, and what its errors mean."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError
+from attrs import define, field
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from kinesis_publishers.checkpoints.sqlite import SQLITE_MEANINGS
-from kinesis_publishers.checkpoints.versions import Meaning, failure_of, place_of
+from kinesis_publishers.checkpoints.versions import (
+    Meaning,
+    Storage,
+    StoreCalls,
+    failure_of,
+    place_of,
+)
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -22,6 +33,8 @@ from kinesis_publishers.errors import (
     PluginLoadError,
     ResourceInUseError,
 )
+
+_T = TypeVar("_T")
 
 _URL_KEY: Final = SqlCheckpointConfig.url.full_key
 _TABLE_KEY: Final = SqlCheckpointConfig.table.full_key
@@ -40,8 +53,8 @@ _LIMITS: Final = {
 }
 # The option of an execution that says whether it writes.
 WRITES: Final = "kinesis_writes"
-# How long SQLite waits for the lock of another process before the retry policy repeats the call.
-_LOCK_SECONDS: Final = 1.0
+# A slower heartbeat would not keep a lease.
+_TRANSACTION_SECONDS: Final = 10.0
 # By SQLSTATE of PostgreSQL, or by number of MySQL and MariaDB.
 _MEANINGS: Final[tuple[Meaning, ...]] = (
     (
@@ -101,23 +114,99 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
         CheckpointError,
         f"it is not a table of checkpoints: set {_TABLE_KEY} to another",
     ),
-    *SQLITE_MEANINGS,
+    # PROTOCOL is a race for the lock that has lasted too long.
+    ("^SQLITE_(BUSY|LOCKED|PROTOCOL)", ResourceInUseError, "another process has locked it"),
+    ("^SQLITE_(FULL|IOERR|NOMEM)", InternalServiceError, "see to its disk, and make room there"),
+    (
+        "^SQLITE_(CORRUPT|NOTADB)",
+        CheckpointError,
+        "it is damaged or no database of checkpoints: restore it from a backup, or name another",
+    ),
+    (
+        "^SQLITE_",
+        CheckpointError,
+        "check that the file is there, its directory can be written, and the disk has room",
+    ),
     # From the driver, which gets all parameters of the URL.
     ("TypeError|ValueError", InvalidOptionError, f"remove or correct the parameter in {_URL_KEY}"),
     ("", CheckpointError, f"check {_URL_KEY}, and the log of the server"),
 )
 
 
-def engine_of(text: str) -> AsyncEngine | sa.Engine:
-    """Return the engine of a URL, asynchronous except for SQLite; nothing is connected yet.
+@define(eq=False)
+class SqlDatabase(Storage):
+    """A database in which work is done in transactions, each with retries of the whole.
+
+    Attributes:
+        key: the option that names it.
+        engine: asynchronous, except for SQLite, whose transactions are made in a thread.
+        provide: checks the table, or creates it, in a transaction.
+        prepare: is called before the first connection, in a thread.
+    """
+
+    _name: str
+    key: str
+    _clock: Clock
+    engine: AsyncEngine | sa.Engine
+    _provide: Callable[[sa.Connection], None]
+    _prepare: Callable[[], None] = lambda: None
+    _calls: StoreCalls = field(init=False)
+    # One thread: a transaction whose caller was cancelled is over before the next one begins.
+    _thread: ThreadPoolExecutor | None = field(default=None, init=False)
+
+    def __str__(self) -> str:
+        return self._name
+
+    async def open(self, calls: StoreCalls) -> None:
+        self._calls = calls
+        await asyncio.to_thread(self._prepare)
+        await self.call(self._provide)
+
+    async def disconnect(self) -> None:
+        # A server that has vanished does not say goodbye.
+        with suppress(OSError, SQLAlchemyError):
+            async with self._clock.timeout(_TRANSACTION_SECONDS):
+                if isinstance(self.engine, AsyncEngine):
+                    await self.engine.dispose()
+                thread, self._thread = self._thread, None
+                if thread is not None:
+                    await asyncio.to_thread(thread.shutdown, cancel_futures=True)
+
+    async def call(self, work: Callable[[sa.Connection], _T], *, writes: bool = True) -> _T:
+        """Do ``work`` in a transaction, and return what it returns."""
+
+        async def attempt() -> _T:
+            try:
+                async with self._clock.timeout(_TRANSACTION_SECONDS):
+                    return await self._run(work, writes=writes)
+            except (DBAPIError, OSError, TypeError, ValueError) as error:
+                raise failure_in(self, error) from error
+
+        return await self._calls.make(attempt)
+
+    async def _run(self, work: Callable[[sa.Connection], _T], *, writes: bool) -> _T:
+        engine = self.engine
+        if isinstance(engine, AsyncEngine):
+            async with engine.begin() as connection:
+                return await connection.run_sync(work)
+
+        def run() -> _T:
+            with engine.execution_options(**{WRITES: writes}).begin() as connection:
+                return work(connection)
+
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="kinesis-checkpoints")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+
+
+def server_engine(text: str) -> AsyncEngine:
+    """Return the engine of the URL of a server; nothing is connected yet.
 
     Raises:
         PluginLoadError: the driver is not installed.
         InvalidOptionError: a parameter of the URL cannot be used.
     """
     url = sa.make_url(text)
-    if url.drivername == "sqlite":
-        return _sqlite_engine(url)
     driver, extra = _DRIVERS[url.drivername]
     if extra == "postgres" and (mode := url.query.get("sslmode")) is not None:
         # The name that libpq, and so everybody else, uses.
@@ -142,25 +231,7 @@ def engine_of(text: str) -> AsyncEngine | sa.Engine:
     return engine
 
 
-def _sqlite_engine(url: sa.URL) -> sa.Engine:
-    engine = sa.create_engine(
-        url, hide_parameters=True, poolclass=sa.NullPool, connect_args={"timeout": _LOCK_SECONDS}
-    )
-    sa.event.listen(engine, "connect", partial(_limit, "PRAGMA synchronous = EXTRA"))
-    # Its driver would begin a transaction with the first write, which may be refused then.
-    sa.event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _begin(connection: sa.Connection) -> None:
-    # One that reads does not wait for a transaction of the application that has not ended.
-    is_writing = connection.get_execution_options().get(WRITES, True)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
-
-
 def _limit(statement: str, connection: Any, _: object) -> None:
-    if "PRAGMA" in statement:
-        connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(statement)
     cursor.close()

@@ -1,95 +1,69 @@
-"""Checkpoints in a file of this machine: the embedded default."""
+"""The file of the store ``sqlite``: who may use it, and its schema; the engine of any file."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final
 
-from attrs import asdict
+import sqlalchemy as sa
 
-from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
-from kinesis_publishers.checkpoints.versions import (
-    Change,
-    Meaning,
-    Refusal,
-    VersionedStore,
-    failure_of,
-)
-from kinesis_publishers.config import Properties, SqliteCheckpointConfig
-from kinesis_publishers.errors import CheckpointError, InternalServiceError, ResourceInUseError
-from kinesis_publishers.model import ShardKey, StoredCheckpoint
+from kinesis_publishers.checkpoints.sql_database import WRITES
+from kinesis_publishers.errors import CheckpointError
 
-_T = TypeVar("_T")
-
-_SCHEMA_VERSION: Final = 1
-# It has a column for leases, which a file gets with its first lease: until then, earlier versions
-# of this package can use the file, too.
-_WITH_LEASES: Final = 2
+# The second one has a column for leases.
+_SCHEMA_VERSION: Final = 2
+_WITHOUT_LEASES: Final = 1
 # "KiPu": tells the file from the database of another program.
 _APPLICATION_ID: Final = 0x4B695075
-_SCHEMA: Final = """\
-CREATE TABLE checkpoint (
-    application TEXT NOT NULL,
-    stream_arn TEXT NOT NULL,
-    shard_id TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    writer TEXT NOT NULL,
-    written_at TEXT NOT NULL,
-    stream_created_at TEXT NOT NULL,
-    position TEXT NOT NULL,
-    sequence_number TEXT,
-    sub_sequence_number INTEGER,
-    timestamp TEXT,
-    as_of TEXT,
-    is_ended INTEGER NOT NULL,
-    PRIMARY KEY (application, stream_arn, shard_id)
-) WITHOUT ROWID"""
-
 _LOOK: Final = (
     "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
     " FROM pragma_application_id, pragma_user_version"
 )
-_SELECT: Final = "SELECT * FROM checkpoint WHERE application = ?"
-_OF_SHARD: Final = (
-    "FROM checkpoint WHERE application = :application AND stream_arn = :stream_arn"
-    " AND shard_id = :shard_id"
-)
-_FIND: Final = f"SELECT version, writer, written_at {_OF_SHARD}"
-_DELETE: Final = f"DELETE {_OF_SHARD}"
-
 # How long a call waits for the lock of another process before the retry policy repeats it.
 _LOCK_SECONDS: Final = 1.0
 
-SQLITE_MEANINGS: Final[tuple[Meaning, ...]] = (
-    # PROTOCOL is a race for the lock that has lasted too long.
-    ("SQLITE_(BUSY|LOCKED|PROTOCOL)", ResourceInUseError, "another process has locked it"),
-    ("SQLITE_(FULL|IOERR|NOMEM)", InternalServiceError, "see to its disk, and make room there"),
-    (
-        "SQLITE_(CORRUPT|NOTADB)",
-        CheckpointError,
-        "it is damaged or no database of checkpoints: restore it from a backup, or name another",
-    ),
-)
-_MEANINGS: Final[tuple[Meaning, ...]] = (
-    *SQLITE_MEANINGS,
-    (
-        "",
-        CheckpointError,
-        "check that the file is there, its directory can be written, and the disk has room",
-    ),
-)
+
+def file_engine(path: Path, mode: str) -> sa.Engine:
+    """Return the engine of a file, which the ``mode`` rwc creates, and rw does not.
+
+    Every transaction has its own connection, which takes a fraction of a millisecond: threads and
+    forked processes share nothing.
+
+    The file has a rollback journal: a write-ahead log does not work on network file systems, and
+    leaves two more files whose loss loses checkpoints.
+    """
+    engine = sa.create_engine(
+        "sqlite://", creator=partial(_connect, path, mode), poolclass=sa.NullPool
+    )
+    sa.event.listen(engine, "begin", _begin)
+    return engine
 
 
-def _create(path: Path) -> None:
-    """Create the file, its directory and its schema where they are missing."""
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    # The driver would begin a transaction with the first write, which may be refused then.
+    connection = sqlite3.connect(uri, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
+    # A written checkpoint survives a power failure.
+    connection.execute("PRAGMA synchronous = EXTRA")
+    return connection
+
+
+def _begin(connection: sa.Connection) -> None:
+    # One that reads does not wait for a transaction of the application that has not ended.
+    is_writing = connection.get_execution_options().get(WRITES, True)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+
+
+def create_file(path: Path) -> None:
+    """Create the file and its directory where they are missing, for their owner alone.
+
+    Raises:
+        CheckpointError: it is a symbolic link, or the directory cannot be made.
+    """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -105,126 +79,31 @@ def _create(path: Path) -> None:
             f"{path} is a symbolic link, which is not followed: set "
             f"kinesis.checkpoint.sqlite.path to the file itself, {path.resolve()}."
         )
-    with _transaction(path) as connection:
-        _provide_schema(path, connection)
 
 
-def _provide_schema(path: Path, connection: sqlite3.Connection) -> None:
-    application_id, version, tables = connection.execute(_LOOK).fetchone()
+def provide_schema(path: Path, table: sa.Table, connection: sa.Connection) -> None:
+    """Create the schema in a new file, or the column for leases in one of the first version.
+
+    Raises:
+        CheckpointError: it is the file of another program, or was written by a newer version.
+    """
+    application_id, version, tables = connection.exec_driver_sql(_LOOK).one()
     if application_id == version == tables == 0:
-        connection.execute(_SCHEMA)
-        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+        connection.execute(sa.schema.CreateTable(table))
+        connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION_ID}")
     elif application_id != _APPLICATION_ID:
         raise CheckpointError(
             f"{path} is a database of another program, not of checkpoints: set "
-            "kinesis.checkpoint.sqlite.path to another file."
+            "kinesis.checkpoint.sqlite.path to another file; or kinesis.checkpoint.store to sql, "
+            f"and kinesis.checkpoint.sql.url to sqlite:///{path}, for a table in this one."
         )
-    elif version not in {_SCHEMA_VERSION, _WITH_LEASES}:
+    elif version == _WITHOUT_LEASES:
+        connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN lease TEXT")
+    elif version != _SCHEMA_VERSION:
         raise CheckpointError(
             f"{path} has checkpoints in version {version} of the schema, but this version "
-            f"of kinesis-publishers reads versions {_SCHEMA_VERSION} and {_WITH_LEASES}: "
+            f"of kinesis-publishers reads versions {_WITHOUT_LEASES} and {_SCHEMA_VERSION}: "
             "install the version that wrote them, or a newer one."
         )
-
-
-@contextmanager
-def _transaction(path: Path) -> Iterator[sqlite3.Connection]:
-    """Yield a connection inside of a transaction that holds the lock for writing.
-
-    Every transaction has its own connection, which takes a fraction of a millisecond: threads and
-    forked processes share nothing. The file is not made again: if it is removed while in use, its
-    checkpoints are gone.
-    """
-    uri = f"{path.absolute().as_uri()}?mode=rw"
-    connect = partial(sqlite3.connect, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
-    try:
-        # The inner one commits, or rolls back after an error.
-        with closing(connect(uri)) as connection, connection:
-            connection.row_factory = sqlite3.Row
-            # A written checkpoint survives a power failure.
-            connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-    except sqlite3.Error as error:
-        # Errors of the module sqlite3 itself have no code.
-        code = getattr(error, "sqlite_errorname", None)
-        raise failure_of(path, error, code, _MEANINGS) from error
-
-
-class SqliteCheckpointStore(VersionedStore):
-    """Keeps checkpoints in a SQLite file, which any number of processes and applications share.
-
-    A batch is one transaction per 500 rows, with one wait for the disk. Writers take turns, for a
-    few milliseconds each. The file and its directory are created if they are missing.
-
-    It has a rollback journal: a write-ahead log does not work on network file systems, and leaves
-    two more files whose loss loses checkpoints.
-    """
-
-    def __init__(self, context: CheckpointStoreContext, path: Path) -> None:
-        super().__init__(context)
-        self._path = path
-        # One thread: a transaction whose caller was cancelled is over before the next one begins.
-        self._executor: ThreadPoolExecutor | None = None
-
-    @classmethod
-    def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
-        return cls(context, SqliteCheckpointConfig.from_properties(properties).path)
-
-    def __str__(self) -> str:
-        return str(self._path)
-
-    async def open(self) -> None:
-        await super().open()
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="kinesis-checkpoints")
-        await self._call(lambda: _create(self._path))
-
-    async def close(self) -> None:
-        await super().close()
-        if self._executor is not None:
-            # A transaction in flight takes a second at most, the wait for a lock included.
-            await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
-
-    async def load(self) -> dict[ShardKey, StoredCheckpoint]:
-        return await self._call(self._load)
-
-    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
-        return await self._call(lambda: self._transact(changes))
-
-    async def _call(self, work: Callable[[], _T]) -> _T:
-        run = asyncio.get_running_loop().run_in_executor
-        return await self._calls.make(lambda: run(self._executor, work))
-
-    def _load(self) -> dict[ShardKey, StoredCheckpoint]:
-        with _transaction(self._path) as connection:
-            rows = connection.execute(_SELECT, [self._context.application]).fetchall()
-        found = {ShardKey(row["stream_arn"], row["shard_id"]): dict(row) for row in rows}
-        return {key: stored_from_fields(key, row, where=self) for key, row in found.items()}
-
-    def _transact(self, changes: Sequence[Change]) -> list[Refusal]:
-        now = self._context.clock.now()
-        refusals = []
-        with _transaction(self._path) as connection:
-            if any(one and one.lease for _, one in changes):
-                _provide_leases(connection)
-            for attempt, checkpoint in changes:
-                key = {"application": self._context.application, **asdict(attempt.shard)}
-                found = connection.execute(_FIND, key).fetchone()
-                if refusal := attempt.refusal(*stored_version(found and dict(found))):
-                    refusals.append(refusal)
-                elif checkpoint is None:
-                    connection.execute(_DELETE, key)
-                else:
-                    row = key | fields_of(checkpoint, attempt.version, now)
-                    values = ", ".join(f":{name}" for name in row)
-                    connection.execute(
-                        f"REPLACE INTO checkpoint ({', '.join(row)}) VALUES ({values})", row
-                    )
-        return refusals
-
-
-def _provide_leases(connection: sqlite3.Connection) -> None:
-    if connection.execute("PRAGMA user_version").fetchone()[0] != _WITH_LEASES:
-        connection.execute("ALTER TABLE checkpoint ADD COLUMN lease TEXT")
-        connection.execute(f"PRAGMA user_version = {_WITH_LEASES}")
+    if version != _SCHEMA_VERSION:
+        connection.exec_driver_sql(f"PRAGMA user_version = {_SCHEMA_VERSION}")

@@ -138,37 +138,33 @@ Change: TypeAlias = "tuple[Attempt, Checkpoint | None]"
 """A write, or a removal, which has no checkpoint."""
 
 
-class StoreCalls:
-    """Makes the calls of a store while it is open, with retries."""
+class Storage:
+    """Where a store has its rows, which its ``str`` says; what is not overridden does nothing."""
 
-    def __init__(
-        self,
-        store: CheckpointStore,
-        context: CheckpointStoreContext,
-        disconnect: Callable[[], Awaitable[None]] | None,
-    ) -> None:
-        self._store = store
-        self._context = context
-        self._disconnect = disconnect
-        self._is_open = False
-        self._has_answered = False
-
-    def open(self) -> None:
-        self._is_open = True
-
-    async def close(self) -> None:
-        self._is_open = False
-        await self.disconnect()
+    async def open(self, calls: StoreCalls) -> None:
+        """Connect, and create what is missing, by ``calls``."""
 
     async def disconnect(self) -> None:
         """Drop all connections: after a failover the address leads to another server."""
-        if self._disconnect is not None:
-            await self._disconnect()
+
+    async def close(self) -> None:
+        """Release what :meth:`open` took, even if it has failed."""
+        await self.disconnect()
+
+
+@define(eq=False)
+class StoreCalls:
+    """Makes the calls of a store while it is open, with retries."""
+
+    _storage: Storage
+    _context: CheckpointStoreContext
+    is_open: bool = field(default=False, init=False)
+    _has_answered: bool = field(default=False, init=False)
 
     def check_open(self) -> None:
         """Check that the store may be called; raises ``ClosedError``."""
-        if not self._is_open:
-            raise ClosedError(f"The store of checkpoints in {self._store} is not open.")
+        if not self.is_open:
+            raise ClosedError(f"The store of checkpoints in {self._storage} is not open.")
 
     async def make(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Make ``call`` until the policy of the context allows no more, or it fails for good."""
@@ -179,7 +175,7 @@ class StoreCalls:
                 return await call()
             except ServiceError as error:
                 if not isinstance(error, ResourceInUseError):
-                    await self.disconnect()
+                    await self._storage.disconnect()
                 raise
 
         answer = await call_with_retries(
@@ -194,25 +190,23 @@ class StoreCalls:
 
 
 class VersionedStore(CheckpointStore):
-    """What our stores have in common: they differ in how they apply changes.
+    """What our stores have in common: they differ in their storage, and in how they change it."""
 
-    ``disconnect`` drops the connections of a store that has some of its own.
-    """
-
-    def __init__(
-        self,
-        context: CheckpointStoreContext,
-        disconnect: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        self._context = context
-        self._calls = StoreCalls(self, context, disconnect)
+    def __init__(self, context: CheckpointStoreContext, storage: Storage) -> None:
+        self._context, self.storage = context, storage
+        self._calls = StoreCalls(storage, context)
         self._book = WriteBook()
 
+    def __str__(self) -> str:
+        return str(self.storage)
+
     async def open(self) -> None:
-        self._calls.open()
+        self._calls.is_open = True
+        await self.storage.open(self._calls)
 
     async def close(self) -> None:
-        await self._calls.close()
+        self._calls.is_open = False
+        await self.storage.close()
 
     async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
         attempts = [self._book.attempt(write.shard, write.expected) for write in writes]

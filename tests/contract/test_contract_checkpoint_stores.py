@@ -17,7 +17,6 @@ from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
 from kinesis_publishers.checkpoints.redis import RedisCheckpointStore
 from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
-from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
 from kinesis_publishers.config import (
     AwsConfig,
     CredentialsConfig,
@@ -25,6 +24,7 @@ from kinesis_publishers.config import (
     DynamoDbCheckpointConfig,
     RedisCheckpointConfig,
     SqlCheckpointConfig,
+    SqliteCheckpointConfig,
 )
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (
@@ -84,8 +84,8 @@ class TestMemory(CheckpointStoreContract):
 class TestSqlite(CheckpointStoreContract):
     @pytest.fixture
     def new_store(self, tmp_path: Path) -> NewStore:
-        path = tmp_path / "state" / "checkpoints.sqlite3"
-        return lambda application: SqliteCheckpointStore(store_context(application), path)
+        config = SqliteCheckpointConfig(path=tmp_path / "state" / "checkpoints.sqlite3")
+        return lambda application: SqlCheckpointStore(store_context(application), config)
 
 
 @pytest.fixture(params=DYNAMODBS)

@@ -21,7 +21,7 @@ _OPTIONAL = (
     "backports.zstd click fastavro h2 hpack msgpack opentelemetry pandas prometheus_client pyarrow "
     "pyspark"
 )
-_MOST_PACKAGES = 27
+_MOST_PACKAGES = 28
 _MOST_BYTES = 60 * 1000 * 1000
 
 

@@ -151,7 +151,7 @@ async def _read_table(
     }
     found: list[_Found] = []
     async with DynamoDbCheckpointStore(context, aws, config) as store:
-        async for item in store.table.read_items("Scan"):
+        async for item in store.storage.read_items("Scan"):
             texts = {name: value.get("S", value.get("N")) for name, value in item.items()}
             name, shard_id = texts.get(stream_key), texts.get(shard_key)
             number = texts.get(last_record)

@@ -24,7 +24,7 @@ from kinesis_publishers.errors import InvalidOptionError
 
 _STORES: Final = {
     "memory": "kinesis_publishers.checkpoints:MemoryCheckpointStore",
-    "sqlite": "kinesis_publishers.checkpoints.sqlite:SqliteCheckpointStore",
+    "sqlite": "kinesis_publishers.checkpoints.sql:SqlCheckpointStore",
     "dynamodb": "kinesis_publishers.checkpoints.dynamodb:DynamoDbCheckpointStore",
     "sql": "kinesis_publishers.checkpoints.sql:SqlCheckpointStore",
     "redis": "kinesis_publishers.checkpoints.redis:RedisCheckpointStore",

@@ -22,7 +22,7 @@ from kinesis_publishers import (
     Shard,
     read,
 )
-from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
+from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
 from kinesis_publishers.errors import CheckpointError, ConfigError, RetriesExhaustedError
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from kinesis_publishers.testing.local_kinesis import Limits
@@ -71,7 +71,7 @@ def file_of(properties: dict[str, str]) -> Path:
 async def stored(properties: dict[str, str]) -> dict[ShardKey, ShardProgress]:
     """Return what the store has."""
     parsed = Properties.parse(properties)
-    async with SqliteCheckpointStore.from_properties(parsed, store_context("billing")) as store:
+    async with SqlCheckpointStore.from_properties(parsed, store_context("billing")) as store:
         found = await store.load()
     return {k: one.checkpoint.progress for k, one in found.items() if k.shard_id != "*"}
 

@@ -307,19 +307,23 @@ async def test_a_pause_after_a_stop_holds_nothing_up(orders: Orders) -> None:
 
 
 @pytest.mark.parametrize(
-    ("without", "arguments", "problem"),
+    ("without", "store", "arguments", "problem"),
     [
-        (("application", "sqlite.path"), (), r"set kinesis\.checkpoint\.application"),
-        ((), (object(),), "cannot be part of a transaction: set .* to sql"),
+        ("application", {}, (), r"set kinesis\.checkpoint\.application"),
+        ("", {"checkpoint_store": "memory"}, (object(),), "part of a transaction: set .* to sql"),
     ],
 )
 def test_a_checkpoint_that_cannot_be_is_refused(
-    orders: Orders, without: tuple[str, ...], arguments: tuple[object, ...], problem: str
+    orders: Orders,
+    without: str,
+    store: dict[str, str],
+    arguments: tuple[object, ...],
+    problem: str,
 ) -> None:
     orders.put(1)
-    properties = orders.properties()
-    for name in without:
-        del properties[f"kinesis.checkpoint.{name}"]
+    properties = orders.properties(**store)
+    for name in ("sqlite.path", without):
+        properties.pop(f"kinesis.checkpoint.{name}", None)
     with records(properties) as stream:
         next(stream)
         with pytest.raises(KinesisPublishersError, match=problem):

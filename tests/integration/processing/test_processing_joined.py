@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from aiobotocore.session import get_session
 from botocore.exceptions import ClientError
 from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import Session
 
 from kinesis_publishers import ScanResult, read, scan
 from kinesis_publishers.errors import CheckpointError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kinesis_publishers import AsyncCheckpointing, Checkpointing, Record
+    from tests.integration.processing.processing_support import Orders
     from tests.integration.processing.transaction_ledger import Ledger
 
 
@@ -62,6 +64,32 @@ def test_a_look_at_the_leases_before_a_call_returns_does_not_set_its_checkpoint_
     ledger.server.put_many(STREAM, [("key", b"2")])
     scan(ledger.properties, process, events=on_event)
     ledger.check()
+
+
+@pytest.mark.parametrize("is_session", [False, True])
+def test_the_default_store_takes_transactions_on_its_file(orders: Orders, is_session: bool) -> None:
+    orders.put(4, key="key")
+    engine = sa.create_engine(f"sqlite:///{orders.path}")
+    fails = [b"2"]
+
+    def process(record: Record, checkpointer: Checkpointing) -> ScanResult | None:
+        with Session(engine) if is_session else engine.connect() as opened, opened.begin():
+            SEEN.create(opened.connection() if is_session else opened, checkfirst=True)
+            opened.execute(SEEN.insert(), {"id": record.id})
+            checkpointer.checkpoint(opened)
+            if record.data in fails:
+                raise ZeroDivisionError(fails.pop())
+        return ScanResult.STOP if record.data == b"3" else None
+
+    def written() -> int:
+        with engine.connect() as connection:
+            return len(connection.scalars(sa.select(SEEN.c.id)).all())
+
+    with pytest.raises(ZeroDivisionError):
+        scan(orders.properties(), process)
+    assert written() == 2
+    scan(orders.properties(), process)
+    assert written() == 4
 
 
 @pytest.mark.parametrize("ledger", ledgers([("dynamodb", "dynamodb")]), indirect=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import javaproperties
 
 from kinesis_publishers import Properties
-from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
+from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ async def test_the_second_example_records_each_record(
     async with asyncio.timeout(20):
         await names["read"](properties)
     assert done.is_set()
-    async with SqliteCheckpointStore.from_properties(
+    async with SqlCheckpointStore.from_properties(
         Properties.parse(properties), store_context("docs")
     ) as store:
         found = [one.checkpoint.progress for one in (await store.load()).values()]

@@ -19,8 +19,11 @@ from redis.asyncio import Redis
 from kinesis_publishers.checkpoints.dynamodb import row_of, stored_of
 from kinesis_publishers.checkpoints.redis import RedisCheckpointStore
 from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
-from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
-from kinesis_publishers.config import RedisCheckpointConfig, SqlCheckpointConfig
+from kinesis_publishers.config import (
+    RedisCheckpointConfig,
+    SqlCheckpointConfig,
+    SqliteCheckpointConfig,
+)
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
@@ -152,28 +155,42 @@ def _stored(shard_id: str) -> StoredCheckpoint:
     return StoredCheckpoint(checkpoint=_checkpoint(shard_id), version=_VERSION)
 
 
-async def test_the_sqlite_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+def _sqlite_store(path: Path) -> SqlCheckpointStore:
+    return SqlCheckpointStore(store_context("billing"), SqliteCheckpointConfig(path=path))
+
+
+async def test_the_sqlite_file_of_an_earlier_version_is_read_and_gets_leases(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "checkpoints.sqlite3"
     rows = [("billing", _ARN, shard_id, *_OWNER, *row) for shard_id, row in _ROWS.items()]
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(_SQLITE)
         connection.executemany(f"INSERT INTO checkpoint VALUES ({', '.join('?' * 13)})", rows)
-    async with SqliteCheckpointStore(store_context("billing"), path) as store:
-        assert await store.load() == {
-            ShardKey(_ARN, shard_id): _stored(shard_id) for shard_id in _ROWS
-        }
+    async with _sqlite_store(path) as store:
+        found = await store.load()
+        assert found == {ShardKey(_ARN, shard_id): _stored(shard_id) for shard_id in _ROWS}
+        leased = [evolve(one.checkpoint, lease=Lease(owner="one")) for one in found.values()]
+        await store.save([CheckpointWrite.over(found, one) for one in leased])
+    async with _sqlite_store(path) as store:
+        assert [one.checkpoint for one in (await store.load()).values()] == leased
 
 
 async def test_a_sqlite_file_is_still_written_for_an_earlier_version(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints.sqlite3"
     writes = [CheckpointWrite(checkpoint=_checkpoint(shard_id)) for shard_id in _ROWS]
-    async with SqliteCheckpointStore(store_context("billing"), path) as store:
+    async with _sqlite_store(path) as store:
         await store.save(writes)
     with closing(sqlite3.connect(path)) as connection:
-        found = connection.execute("SELECT * FROM checkpoint").fetchall()
-    assert {row[2]: row[7:] for row in found} == _ROWS
+        # 0.2.0 reads this version of the schema, by the names of its columns.
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        found = connection.execute(
+            "SELECT application, stream_arn, shard_id, stream_created_at, position,"
+            " sequence_number, sub_sequence_number, timestamp, as_of, is_ended FROM checkpoint"
+        ).fetchall()
+    assert {row[2]: row[4:] for row in found} == _ROWS
     assert {row[:2] for row in found} == {("billing", _ARN)}
-    assert {row[6] for row in found} == {_NOON_TEXT}
+    assert {row[3] for row in found} == {_NOON_TEXT}
 
 
 @pytest.mark.parametrize("shard_id", _ITEMS)

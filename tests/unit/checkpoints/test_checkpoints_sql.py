@@ -15,8 +15,9 @@ from attrs import evolve
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from kinesis_publishers.checkpoints.sql import SqlCheckpointStore, _table, _upsert
-from kinesis_publishers.checkpoints.sql_database import _MEANINGS, engine_of
+from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
+from kinesis_publishers.checkpoints.sql_database import _MEANINGS, server_engine
+from kinesis_publishers.checkpoints.sql_rows import checkpoint_table, upsert_of
 from kinesis_publishers.checkpoints.versions import failure_of
 from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import (
@@ -73,7 +74,7 @@ async def test_a_table_is_created_once_however_many_need_it(server: Server, tabl
 @pytest.mark.parametrize("dialect", ["postgresql", "mysql"])
 def test_a_row_is_replaced_without_its_key(dialect: str) -> None:
     # Databases that are spread over servers by a key refuse to set it.
-    statement = _upsert(_table("t"), dialect)
+    statement = upsert_of(checkpoint_table("t"), dialect)
     made = str(statement.compile(dialect=import_module(f"sqlalchemy.dialects.{dialect}").dialect()))
     _, _, changed = made.partition(" UPDATE ")
     assert "writer" in changed
@@ -182,7 +183,7 @@ async def test_a_process_that_stands_still_in_a_transaction_does_not_stop_the_ot
         versions = await store.save([WRITE])
         # As a process that was stopped: its connection stays, and does nothing.
         sql = f"SELECT * FROM {table} FOR UPDATE"
-        async with engine_of(server.url).connect() as still:
+        async with server_engine(server.url).connect() as still:
             await still.exec_driver_sql(sql)
             again = await store.save([evolve(WRITE, expected=versions[KEY])])
             assert again.keys() == {KEY}

@@ -17,8 +17,10 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.checkpoints.sqlite import _MEANINGS, SqliteCheckpointStore
+from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
+from kinesis_publishers.checkpoints.sql_database import _MEANINGS
 from kinesis_publishers.checkpoints.versions import failure_of
+from kinesis_publishers.config import SqliteCheckpointConfig
 from kinesis_publishers.errors import CheckpointError, RetriesExhaustedError
 from kinesis_publishers.events import CallRetried, ignore_event
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
@@ -38,8 +40,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "a directory" / "checkpoints#1.sqlite3"
 
 
-def store_at(path: Path) -> SqliteCheckpointStore:
-    return SqliteCheckpointStore(store_context("billing"), path)
+def store_at(path: Path) -> SqlCheckpointStore:
+    return SqlCheckpointStore(store_context("billing"), SqliteCheckpointConfig(path=path))
 
 
 def execute(path: Path, *statements: str) -> None:
@@ -171,11 +173,11 @@ async def test_a_file_that_was_removed_is_not_silently_made_again(path: Path) ->
 
 def locking_store(
     path: Path, clock: ManualClock, retries: int, events: EventSink = ignore_event
-) -> SqliteCheckpointStore:
+) -> SqlCheckpointStore:
     policy = RetryPolicy(max_retries=retries, base_seconds=1, max_seconds=1, exponent=1)
-    return SqliteCheckpointStore(
+    return SqlCheckpointStore(
         CheckpointStoreContext(application="billing", retry=policy, clock=clock, events=events),
-        path,
+        SqliteCheckpointConfig(path=path),
     )
 
 
@@ -233,7 +235,7 @@ async def test_a_disk_that_is_full_for_a_while_is_outlived(
             full_disk(False)
 
     context = evolve(store_context("billing"), events=note)
-    async with SqliteCheckpointStore(context, path) as store:
+    async with SqlCheckpointStore(context, SqliteCheckpointConfig(path=path)) as store:
         version = (await store.save([WRITE]))[KEY]
         full_disk(True)
         try:

@@ -11,8 +11,9 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers import KinesisDataFetcher, Properties, SequenceNumber, StartingPosition
-from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
+from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
 from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.config import SqliteCheckpointConfig
 from kinesis_publishers.model import Checkpoint, CheckpointWrite, Lease, ShardKey, ShardProgress
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from tests.unit.cli.cli_support import ORDERS, RunCommand
@@ -152,8 +153,8 @@ class Application:
         row = self.row(number)
         self.save(evolve(row, lease=Lease(owner=owner, **lease)))  # type: ignore[arg-type]
 
-    def _store(self) -> SqliteCheckpointStore:
-        return SqliteCheckpointStore(store_context("billing"), self.path)
+    def _store(self) -> SqlCheckpointStore:
+        return SqlCheckpointStore(store_context("billing"), SqliteCheckpointConfig(path=self.path))
 
 
 @pytest.fixture
@@ -166,15 +167,15 @@ def application(run: RunCommand, tmp_path: Path) -> Application:
 def before_writes(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     """What others do, each before one of the next writes to a file."""
     pending: list[Callable[[], None]] = []
-    save = SqliteCheckpointStore.save
+    save = SqlCheckpointStore.save
 
     async def save_later(
-        store: SqliteCheckpointStore, writes: Sequence[CheckpointWrite]
+        store: SqlCheckpointStore, writes: Sequence[CheckpointWrite]
     ) -> Mapping[ShardKey, CheckpointVersion]:
         # The others' own writes come from another thread.
         if pending and current_thread() is main_thread():
             await asyncio.to_thread(pending.pop(0))
         return await save(store, writes)
 
-    monkeypatch.setattr(SqliteCheckpointStore, "save", save_later)
+    monkeypatch.setattr(SqlCheckpointStore, "save", save_later)
     return pending
