@@ -150,7 +150,7 @@ class SqlRows:
         return self._table.update().where(*self._is_row(attempt.shard), condition).values(**fields)
 
     def writer(self, shard: ShardKey) -> sa.Select[Any]:
-        """Return the query for who has written a row, which stays until the transaction ends."""
+        """Return the query of the writer of a row, which stays until the transaction ends."""
         found = sa.select(self._table.c.writer).where(*self._is_row(shard))
         return found.with_for_update(read=True)
 

@@ -128,7 +128,7 @@ class LeasedShards(ShardAssigner):
 
     async def release(self, shards: Collection[ShardKey]) -> None:
         held = self._leases.held
-        async with self._rows.turn:
+        async with self._rows.progress.turn:
             if any(held[key].valid_until == -math.inf for key in shards if key in held):
                 # A release may have succeeded without an answer.
                 await self._rows.progress.load()
@@ -206,7 +206,6 @@ class Leases(KeptProgress):
         self._config, self._clock, self._events = config, clock, events
         self.rows = ProgressRows(store, clock)
         self._rows = rows = LeaseRows(self.rows, clock, config.failover_seconds)
-        self.turn = rows.turn
         # No other worker has it, and it shows where this one runs.
         own_id = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         worker = config.worker_id or own_id
@@ -233,8 +232,7 @@ class Leases(KeptProgress):
 
     async def follow(self, identities: Identities, listed: Listing, progress: Progress) -> None:
         self._rows.progress.identities = dict(identities)
-        async with self._rows.turn:
-            await self._rows.follow(listed, progress)
+        await self._rows.follow(listed, progress)
 
     def note_age(self, key: ShardKey, progress: ShardProgress) -> None:
         # The next renewal writes it.
@@ -250,33 +248,30 @@ class Leases(KeptProgress):
             raise refused
 
     async def write(self, progress: Progress) -> None:
-        async with self._rows.turn:
-            began_at, held = self._clock.monotonic(), self._held.held
-            pending = {key: one for key, one in progress.items() if self.get(key) is not None}
-            for _ in range(_MOST_TRIES):
-                if not pending:
-                    break
-                ended = (key for key, one in pending.items() if one.is_ended)
-                await self._rows.create_children(
-                    Shard.of_child(key.stream_arn, child)
-                    for key in ended
-                    for child in self._held.children.get(key, ())
-                )
-                # That may have shown that a lease is lost.
-                changed = [
-                    self._with_progress(key, one) for key, one in pending.items() if key in held
-                ]
-                for row in changed:
-                    # If the answer is lost, a renewal must not set the progress back.
-                    held[row.shard].row = evolve(held[row.shard].row, checkpoint=row)
-                written = await self._rows.save(changed)
-                # A hand-over that was asked for has changed the row; a lease that is lost is gone.
-                pending = {
-                    key: one for key, one in pending.items() if key not in written and key in held
-                }
-                if written:
-                    seconds = self._clock.monotonic() - began_at
-                    self._events(CheckpointsSaved(shards=len(written), seconds=seconds))
+        began_at, held = self._clock.monotonic(), self._held.held
+        pending = {key: one for key, one in progress.items() if self.get(key) is not None}
+        for _ in range(_MOST_TRIES):
+            if not pending:
+                break
+            ended = (key for key, one in pending.items() if one.is_ended)
+            await self._rows.create_children(
+                Shard.of_child(key.stream_arn, child)
+                for key in ended
+                for child in self._held.children.get(key, ())
+            )
+            # That may have shown that a lease is lost.
+            changed = [self._with_progress(key, one) for key, one in pending.items() if key in held]
+            for row in changed:
+                # If the answer is lost, a renewal must not set the progress back.
+                held[row.shard].row = evolve(held[row.shard].row, checkpoint=row)
+            written = await self._rows.save(changed)
+            # A hand-over that was asked for has changed the row; a lease that is lost is gone.
+            pending = {
+                key: one for key, one in pending.items() if key not in written and key in held
+            }
+            if written:
+                seconds = self._clock.monotonic() - began_at
+                self._events(CheckpointsSaved(shards=len(written), seconds=seconds))
         self._held.wake()
 
     def _with_progress(self, key: ShardKey, progress: ShardProgress) -> Checkpoint:
@@ -299,7 +294,8 @@ class Leases(KeptProgress):
         try:
             async with self._clock.timeout(_RELEASE_SECONDS):
                 try:
-                    await rows.report(worker, is_leaving=True)
+                    async with rows.turn:
+                        await rows.report(worker, is_leaving=True)
                 finally:
                     await self.shards.release(tuple(self._held.held))
                 if rows.identities:
@@ -317,7 +313,7 @@ class Leases(KeptProgress):
         looks = 2 * LOOK_PART * self._config.failover_seconds
         until = self._clock.monotonic() + min(looks, _RELEASE_SECONDS / 2)
         while True:
-            async with self._rows.turn:
+            async with self._rows.progress.turn:
                 await self._rows.progress.load()
                 await self.taker.settle(has_leader=False)
             await self.shards.release(tuple(self._held.held))

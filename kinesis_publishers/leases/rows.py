@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -47,7 +46,6 @@ class LeaseRows:
     Every worker creates rows and removes them: the first one wins, and the others find that.
 
     Attributes:
-        turn: its holder may call the store.
         removed: the positions of shards whose rows were removed while this worker had them.
         on_loaded: is called after each load, with the rows that were known before.
     """
@@ -56,7 +54,6 @@ class LeaseRows:
     _clock: Clock
     _failover_seconds: float
     sightings: Sightings = field(init=False)
-    turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     removed: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
     on_loaded: Callable[[Rows], None] = field(default=lambda _: None, init=False)
     _listed: dict[ShardKey, Shard] = field(factory=dict, init=False)

@@ -103,7 +103,7 @@ class LeaseTaker:
     async def look(self) -> None:
         """Renew what is due, look at the rows, and do what the rules say; one pass."""
         leases = self._leases
-        async with self._rows.turn:
+        async with self._rows.progress.turn:
             await self._renew()
             await self._rows.progress.load()
             if self.is_closing:

@@ -56,14 +56,11 @@ class Checkpointer:
     _config: CheckpointConfig
     _clock: Clock
     _pending: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
-    # Being written; returns to the pending ones if the store fails.
-    _in_flight: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
     _records: int = field(default=0, init=False)
     _is_stopping: bool = field(default=False, init=False)
     has_failed: bool = field(default=False, init=False)
     _has_pending: asyncio.Event = field(factory=asyncio.Event, init=False)
     _is_urgent: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     def sink(self, inner: DeliverySink, *, records_deliveries: bool = True) -> DeliverySink:
         """Return ``inner`` with each delivery recorded as soon as it has been taken.
@@ -84,7 +81,7 @@ class Checkpointer:
         if self.has_failed:
             return
         try:
-            async with self._clock.timeout(_LAST_WRITE_SECONDS), self._turn:
+            async with self._clock.timeout(_LAST_WRITE_SECONDS):
                 await self.stored.close()
         except (KinesisPublishersError, TimeoutError) as error:
             _LOGGER.warning("This reader could not record that it has stopped: %r", error)
@@ -155,12 +152,11 @@ class Checkpointer:
             self.record(key, progress)
 
     def _latest(self, key: ShardKey) -> ShardProgress | None:
-        return self._pending.get(key) or self._in_flight.get(key) or self.stored.get(key)
+        return self._pending.get(key) or self.stored.get(key)
 
     def forget(self, key: ShardKey) -> None:
         """Drop what was recorded for a shard that another worker reads now."""
         self._pending.pop(key, None)
-        self._in_flight.pop(key, None)
 
     def join(
         self, key: ShardKey, progress: ShardProgress, transaction: Any, request: Mapping[str, Any]
@@ -200,7 +196,7 @@ class Checkpointer:
         )
         try:
             # What is being written may wait for the transaction itself.
-            async with self._clock.timeout(_LEARN_SECONDS), self._turn, self.stored.turn:
+            async with self._clock.timeout(_LEARN_SECONDS), self.stored.rows.turn:
                 await self.stored.learn(key, refused)
         except TimeoutError:
             raise refused from None
@@ -218,7 +214,7 @@ class Checkpointer:
         if key not in rows.joined:
             return False
         # What was being written when the transaction began may still be under way.
-        async with self._turn, self.stored.turn:
+        async with rows.turn:
             learn = partial(self.stored.learn, key)
             is_committed = await rows.settle(key, learn, is_committed=is_committed)
         if is_committed:
@@ -234,28 +230,24 @@ class Checkpointer:
             StaleCheckpointError: another reader has written a checkpoint.
             KinesisPublishersError: the store has failed.
         """
-        if not (self._pending or self._in_flight):
+        if not self._pending:
             # Do not wait, not even for the first checkpoints of new shards.
             self._forget_haste()
             return
         async with self._exclusively():
-            joined, pending = self.stored.rows.joined, self._pending
-            self._in_flight = {key: one for key, one in pending.items() if key not in joined}
-            self._pending = {key: one for key, one in pending.items() if key in joined}
+            joined = self.stored.rows.joined
+            batch = {key: one for key, one in self._pending.items() if key not in joined}
             self._forget_haste()
             try:
-                await self.stored.write(self._in_flight)
-                # A transaction that has begun meanwhile has kept its shard from being written.
-                left = {key: one for key, one in self._in_flight.items() if key in joined}
-                self._pending = left | self._pending
-                if self._in_flight:
-                    self.has_failed = False
+                await self.stored.write(batch)
             except BaseException:
-                self._pending = self._in_flight | self._pending
                 self._has_pending.set()
                 raise
-            finally:
-                self._in_flight = {}
+            for key, one in batch.items():
+                # A transaction that has begun meanwhile has kept its shard from being written.
+                if self._pending.get(key) is one and key not in joined:
+                    del self._pending[key]
+            self.has_failed = self.has_failed and not batch
 
     def _forget_haste(self) -> None:
         self._records = 0
@@ -265,7 +257,7 @@ class Checkpointer:
     @asynccontextmanager
     async def _exclusively(self) -> AsyncIterator[None]:
         try:
-            async with self._turn:
+            async with self.stored.rows.turn:
                 yield
         except KinesisPublishersError as error:
             self.has_failed = not self.stored.is_bearable(error)

@@ -5,6 +5,7 @@ What a checkpointer writes to them follows the rules of their readers: one, or w
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncIterator,
@@ -69,6 +70,7 @@ class ProgressRows:
         call_seconds: how long a call may take; ``None`` leaves that to the store's own patience.
         on_loaded: is called after each load, with the rows that were known before.
         on_written: is called after each write, with its rows and with the time when it was sent.
+        turn: its holder may call the store.
         stored: the rows, as they were loaded or written last.
         joined: what is written in open transactions of the application; nothing else writes these
             rows meanwhile.
@@ -79,6 +81,7 @@ class ProgressRows:
     call_seconds: Callable[[], float | None] = lambda: None
     on_loaded: Callable[[Rows], None] = lambda _: None
     on_written: Callable[[Collection[ShardKey], float], None] = lambda *_: None
+    turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     stored: dict[ShardKey, StoredCheckpoint] = field(factory=dict, init=False)
     identities: dict[str, StreamIdentity] = field(factory=dict, init=False)
     joined: dict[ShardKey, _Joined] = field(factory=dict, init=False)
@@ -288,12 +291,10 @@ class ProgressRows:
 class KeptProgress(ABC):
     """What a checkpointer writes to: the rows of an application, by the rules of its readers.
 
-    Attributes:
-        turn: its holder may call the store, among those that the checkpointer does not know.
+    The checkpointer has the turn of the rows for all calls but :meth:`keep` and :meth:`close`.
     """
 
     rows: ProgressRows
-    turn: AbstractAsyncContextManager[None] = nullcontext()
 
     @abstractmethod
     async def take_over(self, identities: Identities) -> dict[str, StreamProgress]:

@@ -144,7 +144,8 @@ class SingleReader(KeptProgress):
                     await self._save(self._new_marks(self._owned))
 
     async def close(self) -> None:
-        await self._save(self._new_marks(self._owned, is_ended=True))
+        async with self.rows.turn:
+            await self._save(self._new_marks(self._owned, is_ended=True))
 
     def _new_marks(self, arns: Iterable[str], *, is_ended: bool = False) -> list[Checkpoint]:
         now, since = self._clock.monotonic(), self._contested_at
