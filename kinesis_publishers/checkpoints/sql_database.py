@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
@@ -51,8 +53,8 @@ _LIMITS: Final = {
     "postgres": "SET idle_in_transaction_session_timeout = 1000",
     "mysql": "SET @limits = 1 /*M!100300 , SESSION idle_transaction_timeout = 1 */",
 }
-# The option of an execution that says whether it writes.
-WRITES: Final = "kinesis_writes"
+# How long SQLite waits for the lock of another process before the retry policy repeats the call.
+_LOCK_SECONDS: Final = 1.0
 # A slower heartbeat would not keep a lease.
 _TRANSACTION_SECONDS: Final = 10.0
 # By SQLSTATE of PostgreSQL, or by number of MySQL and MariaDB.
@@ -191,12 +193,38 @@ class SqlDatabase(Storage):
                 return await connection.run_sync(work)
 
         def run() -> _T:
-            with engine.execution_options(**{WRITES: writes}).begin() as connection:
+            with engine.begin() as connection:
+                # Nothing waits for a transaction of the application to read.
+                if writes:
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
                 return work(connection)
 
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="kinesis-checkpoints")
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+
+
+def file_engine(path: Path, mode: str) -> sa.Engine:
+    """Return the engine of a file, which the ``mode`` rwc creates, and rw does not.
+
+    Every transaction has its own connection, which takes a fraction of a millisecond: threads and
+    forked processes share nothing.
+
+    The file has a rollback journal: a write-ahead log does not work on network file systems, and
+    leaves two more files whose loss loses checkpoints.
+    """
+    return sa.create_engine(
+        "sqlite://", creator=partial(_open_file, path, mode), poolclass=sa.NullPool
+    )
+
+
+def _open_file(path: Path, mode: str) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    # The driver would begin a transaction with the first write, which may be refused then.
+    connection = sqlite3.connect(uri, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
+    # A written checkpoint survives a power failure.
+    connection.execute("PRAGMA synchronous = EXTRA")
+    return connection
 
 
 def server_engine(text: str) -> AsyncEngine:

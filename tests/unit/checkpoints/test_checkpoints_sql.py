@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
 from kinesis_publishers.checkpoints.sql_database import _MEANINGS, server_engine
-from kinesis_publishers.checkpoints.sql_rows import checkpoint_table, upsert_of
+from kinesis_publishers.checkpoints.sql_table import checkpoint_table, upsert_of
 from kinesis_publishers.checkpoints.versions import failure_of
 from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import (
