@@ -26,31 +26,6 @@ METER_NAME: Final = "kinesis_publishers"
 _LabelSet: TypeAlias = tuple[tuple[str, str], ...]
 
 
-class _LastValues:
-    """The last value of each gauge and shard, as long as the shard is read.
-
-    Otherwise its lag would keep an alarm ringing forever. Written on the event loop and read by the
-    thread of an exporter.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._values: dict[str, dict[Hashable, tuple[_LabelSet, float]]] = {}
-
-    def set(self, metric: Metric, owner: Hashable, labels: _LabelSet, value: float) -> None:
-        with self._lock:
-            self._values.setdefault(metric.name, {})[owner] = (labels, value)
-
-    def forget(self, owner: Hashable) -> None:
-        with self._lock:
-            for of_metric in self._values.values():
-                of_metric.pop(owner, None)
-
-    def values_of(self, metric: Metric) -> list[tuple[_LabelSet, float]]:
-        with self._lock:
-            return list(self._values.get(metric.name, {}).values())
-
-
 class OpenTelemetryMetrics(EventReporter):
     """Records every event on the instruments of a meter.
 
@@ -69,8 +44,10 @@ class OpenTelemetryMetrics(EventReporter):
         self._instruments = _Instruments.of(self._meter)
         self._is_per_shard = is_per_shard
         self._labels: dict[ShardKey, _LabelSet] = {}
-        self._last_values = _LastValues()
-        self._instruments.boards.add(self._last_values)
+        # By gauge and shard, as long as the shard is read: otherwise its lag would keep an alarm
+        # ringing forever.
+        self._last_values: dict[str, dict[Hashable, tuple[_LabelSet, float]]] = {}
+        self._instruments.reporters.add(self)
 
     @classmethod
     def from_properties(cls, properties: Properties, clock: Clock) -> Self:
@@ -85,12 +62,18 @@ class OpenTelemetryMetrics(EventReporter):
             labels, owner = (*labels, ("query", query)), (shard or stream_of(event), query)
         for metric, value in METRICS.measured_by(event):
             if metric.kind is MetricKind.GAUGE:
-                self._last_values.set(metric, owner, labels, value)
+                self._last_values.setdefault(metric.name, {})[owner] = (labels, value)
             else:
                 self._instruments.record(metric, value, _all_labels(metric, event, labels))
         if shard is not None and is_end_of_reading(event):
-            self._last_values.forget(owner)
+            for of_gauge in self._last_values.values():
+                of_gauge.pop(owner, None)
             self._labels.pop(shard, None)
+
+    def last_values_of(self, metric: Metric) -> list[tuple[_LabelSet, float]]:
+        """Return the values of a gauge; the thread of an exporter may call it."""
+        # The interpreter makes a list of a dictionary in one step.
+        return list(self._last_values.get(metric.name, {}).values())
 
     def _labels_of(self, event: Event, shard: ShardKey | None) -> _LabelSet:
         if shard is None:
@@ -122,8 +105,8 @@ class _Instruments:
     _by_meter: ClassVar[WeakKeyDictionary[Meter, _Instruments]] = WeakKeyDictionary()
 
     def __init__(self, meter: Meter) -> None:
-        # The gauges of each reporter that is still in use.
-        self.boards: WeakSet[_LastValues] = WeakSet()
+        # As long as they are in use.
+        self.reporters: WeakSet[OpenTelemetryMetrics] = WeakSet()
         self._lock = Lock()
         # As old as the meter: a counter that starts at zero again would look like a restart.
         self._totals: dict[str, dict[_LabelSet, float]] = {}
@@ -170,8 +153,8 @@ class _Instruments:
 
     def _observe_gauge(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
         values: dict[_LabelSet, list[float]] = {}
-        for board in tuple(self.boards):
-            for labels, value in board.values_of(metric):
+        for reporter in tuple(self.reporters):
+            for labels, value in reporter.last_values_of(metric):
                 values.setdefault(labels, []).append(value)
         return [
             Observation(metric.combined(of_labels), dict(labels))
