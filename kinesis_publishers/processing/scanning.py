@@ -195,8 +195,10 @@ def scan(
     def is_too_old(record: Record) -> bool:
         assert max_age is not None
         age = feed.clock.now().timestamp() - record.arrival_epoch_seconds
-        is_old = age > max_age.total_seconds()
-        return is_old and _prepared(lambda _: None, where, decoder)(record) is not LEFT_OUT
+        if age <= max_age.total_seconds():
+            return False
+        # What the filter leaves out is not late.
+        return where is None or _prepared(lambda _: None, where, decoder)(record) is not LEFT_OUT
 
     scanner = Scanner(
         process,

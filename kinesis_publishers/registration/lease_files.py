@@ -129,8 +129,8 @@ class ConsumerLease:
     Only what :meth:`note_created` recorded is ever removed. Without a directory that can be
     trusted, there are no files: nothing is recorded and nothing removed.
 
-    Made by :meth:`acquire`; :meth:`release` or :meth:`close` ends it. Its files, which the last user
-    removes, have these suffixes:
+    Made by :meth:`acquire`; :meth:`release` or :meth:`close` ends it. The last user removes its
+    files, which have these suffixes:
 
     - ``.users``: every user of the consumer holds a shared lock on it;
     - ``.registration``: locked while a process looks for the consumer and registers it;
