@@ -242,9 +242,9 @@ class Leases(KeptProgress):
     def row_with(self, key: ShardKey, progress: ShardProgress) -> OwnedRow:
         return self._with_progress(key, progress), None
 
-    async def learn(self, key: ShardKey, refused: StaleCheckpointError) -> None:
+    async def learn(self, keys: Collection[ShardKey], refused: StaleCheckpointError) -> None:
         await self.rows.load()
-        if key not in self._held.held:
+        if not self._held.held.keys() >= {*keys}:
             raise refused
 
     async def write(self, progress: Progress) -> None:

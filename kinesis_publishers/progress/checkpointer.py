@@ -197,7 +197,7 @@ class Checkpointer:
         try:
             # What is being written may wait for the transaction itself.
             async with self._clock.timeout(_LEARN_SECONDS), self.stored.rows.turn:
-                await self.stored.learn(key, refused)
+                await self.stored.learn([key], refused)
         except TimeoutError:
             raise refused from None
 
@@ -215,7 +215,7 @@ class Checkpointer:
             return False
         # What was being written when the transaction began may still be under way.
         async with rows.turn:
-            learn = partial(self.stored.learn, key)
+            learn = partial(self.stored.learn, [key])
             is_committed = await rows.settle(key, learn, is_committed=is_committed)
         if is_committed:
             self._pending.pop(key, None)
@@ -300,8 +300,8 @@ class Checkpointer:
             try:
                 if not self._is_stopping:
                     await self.flush()
-            except KinesisPublishersError as error:
-                if not self.stored.is_bearable(error):
+            except KinesisPublishersError:
+                if self.has_failed:
                     raise
 
     async def flush_despite(self, error: BaseException) -> None:

@@ -116,6 +116,11 @@ class ProgressRows:
         before, self.stored = self.stored, dict(found)
         self.on_loaded(before)
 
+    def replace(self, found: Rows, is_wanted: Callable[[ShardKey], bool]) -> None:
+        """Remember the wanted ones of the ``found`` rows; of the others, what was known."""
+        known = {key: row for key, row in self.stored.items() if not is_wanted(key)}
+        self.stored = known | {key: row for key, row in found.items() if is_wanted(key)}
+
     async def save(self, rows: Iterable[Checkpoint]) -> set[ShardKey]:
         """Write rows on the versions that are known; return which were written.
 
@@ -316,8 +321,8 @@ class KeptProgress(ABC):
         """Return the row of a shard to write."""
 
     @abstractmethod
-    async def learn(self, key: ShardKey, refused: StaleCheckpointError) -> None:
-        """Load the row of a shard, which another writer has written, perhaps with another owner.
+    async def learn(self, keys: Collection[ShardKey], refused: StaleCheckpointError) -> None:
+        """Load the rows of shards, which another writer has written, perhaps with another owner.
 
         Raises:
             CheckpointError: this reader has been replaced.

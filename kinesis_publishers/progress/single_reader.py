@@ -83,40 +83,34 @@ class SingleReader(KeptProgress):
         otherwise two readers that are restarted would stop each other endlessly.
         """
         self.rows.name_streams(identities)
-        await self._load()
+        await self._load_new()
+
+        async def take(arn: str) -> None:
+            # Other readers that have waited must wait for the one that reads now.
+            if await self._wait_for_owner(arn) or _owner(self.rows.mark(arn)):
+                self._contested_at = self._clock.monotonic()
+            if await self.rows.save(self._new_marks([arn])):
+                self._owned.add(arn)
+
         # In one order, one by one: of several readers that have waited, one gets all streams.
         taken = [arn for arn in sorted(identities) if arn not in self._owned]
         for arn in taken:
-            await self._repeat(partial(self._take, arn), lambda _: self._load())
-        await self._load_committed(taken)
+            await self._repeat(partial(take, arn), lambda _: self._load_new())
+        if any(map(self.rows.mark, taken)):
+            # Until it was refused, the former reader may have committed a transaction.
+            found = await self.rows.fetch()
+            self.rows.replace(
+                found, lambda key: key.stream_arn in taken and key.shard_id != WHOLE_STREAM
+            )
         return self.rows.resumable()
 
-    async def _load(self) -> None:
-        known = self.rows.stored
-        await self.rows.load()
+    async def _load_new(self) -> None:
         # What another reader has written of a stream that is read already must refuse this one.
-        found, owned = self.rows.stored, self._owned
-        new = {key: row for key, row in found.items() if key.stream_arn not in owned}
-        self.rows.stored = new | {key: row for key, row in known.items() if key.stream_arn in owned}
-
-    async def _load_committed(self, arns: Collection[str]) -> None:
-        """Load what a transaction of the former reader has committed until it was refused."""
-        if not any(map(self.rows.mark, arns)):
-            return
-        found, known = await self.rows.fetch(), self.rows.stored
-        new = {key: row for key, row in found.items() if key.stream_arn in arns}
-        marks = {ShardKey(arn, WHOLE_STREAM) for arn in arns}
-        self.rows.stored = known | {key: row for key, row in new.items() if key not in marks}
-
-    async def _take(self, arn: str) -> None:
-        # Other readers that have waited must wait for the one that reads now.
-        if await self._wait_for_owner(arn) or self._owner(arn):
-            self._contested_at = self._clock.monotonic()
-        if await self.rows.save(self._new_marks([arn])):
-            self._owned.add(arn)
+        found = await self.rows.fetch()
+        self.rows.replace(found, lambda key: key.stream_arn not in self._owned)
 
     async def _wait_for_owner(self, arn: str) -> bool:
-        owner = self._owner(arn)
+        owner = _owner(self.rows.mark(arn))
         if owner is None or owner.checkpoint.progress.as_of is None:
             return False
         looks = unchanged = 0
@@ -131,8 +125,8 @@ class SingleReader(KeptProgress):
                 )
             looks += 1
             await self._clock.sleep(_LOOK_SECONDS)
-            await self._load()
-            seen, owner = owner, self._owner(arn)
+            await self._load_new()
+            seen, owner = owner, _owner(self.rows.mark(arn))
             unchanged = unchanged + 1 if owner == seen else 0
         return True
 
@@ -154,11 +148,6 @@ class SingleReader(KeptProgress):
         progress = evolve(FOUND_LATER, as_of=as_of, is_ended=is_ended)
         known = [mark.checkpoint for mark in map(self.rows.mark, arns) if mark is not None]
         return [evolve(checkpoint, progress=progress) for checkpoint in known]
-
-    def _owner(self, arn: str) -> StoredCheckpoint | None:
-        """Return the mark of a stream whose owner has not noted that it has stopped."""
-        mark = self.rows.mark(arn)
-        return None if mark is None or mark.checkpoint.progress.is_ended else mark
 
     async def follow(self, identities: Identities, listed: Listing, progress: Progress) -> None:
         self.rows.identities = dict(identities)
@@ -184,7 +173,7 @@ class SingleReader(KeptProgress):
         self._owned |= identities.keys()
         if gone:
             remove = partial(self.rows.remove, gone)
-            await self._repeat(remove, partial(self._learn_versions, gone))
+            await self._repeat(remove, partial(self.learn, gone))
             self._removed.update(gone)
 
     def _is_begun(self, key: ShardKey) -> bool:
@@ -197,9 +186,6 @@ class SingleReader(KeptProgress):
     def row_with(self, key: ShardKey, progress: ShardProgress) -> OwnedRow:
         row = evolve(self.rows.stored[key].checkpoint, progress=progress)
         return row, ShardKey(key.stream_arn, WHOLE_STREAM)
-
-    async def learn(self, key: ShardKey, refused: StaleCheckpointError) -> None:
-        await self._learn_versions([key], refused)
 
     async def write(self, progress: Progress) -> None:
         stored = self.rows.stored
@@ -216,7 +202,7 @@ class SingleReader(KeptProgress):
                 seconds = self._clock.monotonic() - began_at
                 self._events(CheckpointsSaved(shards=shards, seconds=seconds))
 
-        await self._repeat(save, partial(self._learn_versions, [one.shard for one in rows]))
+        await self._repeat(save, partial(self.learn, [one.shard for one in rows]))
 
     async def _repeat(self, change: Callable[[], Awaitable[None]], learn: Learn) -> None:
         """Write as the owner, also over what another reader has written."""
@@ -230,9 +216,7 @@ class SingleReader(KeptProgress):
                 await learn(refused)
         return None
 
-    async def _learn_versions(
-        self, keys: Collection[ShardKey], refused: StaleCheckpointError
-    ) -> None:
+    async def learn(self, keys: Collection[ShardKey], refused: StaleCheckpointError) -> None:
         found = await self.rows.fetch()
         for arn in {key.stream_arn for key in keys}:
             known, owner = self.rows.mark(arn), found.get(ShardKey(arn, WHOLE_STREAM))
@@ -247,6 +231,9 @@ class SingleReader(KeptProgress):
             if known and not owner:
                 raise refused
         # Of these alone: what else another reader has written must refuse the writes over it.
-        for key in keys:
-            self.rows.stored.pop(key, None)
-        self.rows.stored |= {key: found[key] for key in keys if key in found}
+        self.rows.replace(found, keys.__contains__)
+
+
+def _owner(mark: StoredCheckpoint | None) -> StoredCheckpoint | None:
+    """Return the mark of a stream whose owner has not noted that it has stopped."""
+    return None if mark is None or mark.checkpoint.progress.is_ended else mark
