@@ -19,8 +19,6 @@ from sqlalchemy.orm import Session
 from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite
 from kinesis_publishers.checkpoints.sql_database import SqlDatabase, file_engine, server_engine
 from kinesis_publishers.checkpoints.sql_table import (
-    KEYS,
-    OPTIONAL,
     checkpoint_table,
     create_file,
     provide_schema,
@@ -74,7 +72,9 @@ class SqlCheckpointStore(VersionedStore):
         self._select = sa.select(table).where(table.c.application == context.application)
         self._insert = table.insert()
         self._upsert = upsert_of(table, database.engine.dialect.name)
-        self._delete = table.delete().where(*(table.c[one] == sa.bindparam(one) for one in KEYS))
+        self._delete = table.delete().where(
+            *(one == sa.bindparam(one.name) for one in table.primary_key)
+        )
 
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
@@ -126,7 +126,7 @@ class SqlCheckpointStore(VersionedStore):
 
     def _values(self, attempt: Attempt, checkpoint: Checkpoint) -> dict[str, Any]:
         fields = fields_of(checkpoint, attempt.version, self._context.clock.now())
-        return {**dict.fromkeys(OPTIONAL), **fields}
+        return {one.name: None for one in self._table.c if one.nullable} | fields
 
     def join(
         self,

@@ -14,24 +14,6 @@ from sqlalchemy.exc import NoSuchTableError
 from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import CheckpointError
 
-KEYS: Final = {"application": 128, "stream_arn": 256, "shard_id": 128}
-_INSTANT: Final = sa.String(32)
-_REQUIRED: Final[dict[str, sa.types.TypeEngine[Any]]] = {
-    "version": sa.BigInteger(),
-    "writer": sa.String(320),
-    "written_at": _INSTANT,
-    "stream_created_at": _INSTANT,
-    "position": sa.String(32),
-    "is_ended": sa.SmallInteger(),
-}
-OPTIONAL: Final[dict[str, sa.types.TypeEngine[Any]]] = {
-    "sequence_number": sa.String(128),
-    "sub_sequence_number": sa.BigInteger(),
-    "timestamp": _INSTANT,
-    "as_of": _INSTANT,
-    "lease": sa.Text(),
-}
-
 # Of the file of the store sqlite: the second one has a column for leases.
 _SCHEMA_VERSION: Final = 2
 _WITHOUT_LEASES: Final = 1
@@ -46,12 +28,24 @@ _LOOK: Final = (
 def checkpoint_table(name: str) -> sa.Table:
     """Return the table of this name, or ``schema.name``."""
     schema, _, bare = name.rpartition(".")
+    instant = sa.String(32)
     return sa.Table(
         bare,
         sa.MetaData(),
-        *(sa.Column(key, sa.String(size), primary_key=True) for key, size in KEYS.items()),
-        *(sa.Column(field, kind, nullable=False) for field, kind in _REQUIRED.items()),
-        *(sa.Column(field, kind) for field, kind in OPTIONAL.items()),
+        sa.Column("application", sa.String(128), primary_key=True),
+        sa.Column("stream_arn", sa.String(256), primary_key=True),
+        sa.Column("shard_id", sa.String(128), primary_key=True),
+        sa.Column("version", sa.BigInteger, nullable=False),
+        sa.Column("writer", sa.String(320), nullable=False),
+        sa.Column("written_at", instant, nullable=False),
+        sa.Column("stream_created_at", instant, nullable=False),
+        sa.Column("position", sa.String(32), nullable=False),
+        sa.Column("is_ended", sa.SmallInteger, nullable=False),
+        sa.Column("sequence_number", sa.String(128)),
+        sa.Column("sub_sequence_number", sa.BigInteger),
+        sa.Column("timestamp", instant),
+        sa.Column("as_of", instant),
+        sa.Column("lease", sa.Text),
         schema=schema or None,
         # The usual collations of MySQL take Billing and billing for the same application.
         mysql_engine="InnoDB",
@@ -66,10 +60,10 @@ def upsert_of(table: sa.Table, dialect: str) -> Any:
     insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
     new = insert.inserted if dialect == "mysql" else insert.excluded
     # Databases that are spread over servers by a key do not let it be set.
-    fields = {name: new[name] for name in (*_REQUIRED, *OPTIONAL)}
+    fields = {one.name: new[one.name] for one in table.c if not one.primary_key}
     if dialect == "mysql":
         return insert.on_duplicate_key_update(fields)
-    return insert.on_conflict_do_update(index_elements=list(KEYS), set_=fields)
+    return insert.on_conflict_do_update(index_elements=table.primary_key, set_=fields)
 
 
 def provide_table(
@@ -80,7 +74,7 @@ def provide_table(
     Raises:
         CheckpointError: there is none, or one of something else.
     """
-    create = sa.schema.CreateTable(table)
+    create, keys = sa.schema.CreateTable(table), table.primary_key.columns.keys()
     try:
         found = sa.inspect(connection).get_pk_constraint(table.name, table.schema)
     except NoSuchTableError:
@@ -93,10 +87,10 @@ def provide_table(
             f"kinesis.checkpoint.sql.createtable = true; or create it with {ddl!r}. If it was "
             "removed while it was in use, its checkpoints are gone."
         ) from None
-    if found["constrained_columns"] != list(KEYS):
+    if found["constrained_columns"] != keys:
         raise CheckpointError(
             f"{where} does not hold checkpoints: its primary key is "
-            f"{', '.join(found['constrained_columns']) or 'missing'}, not {', '.join(KEYS)}. "
+            f"{', '.join(found['constrained_columns']) or 'missing'}, not {', '.join(keys)}. "
             "Set kinesis.checkpoint.sql.table to another."
         )
 
