@@ -18,8 +18,8 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.delivery import Delivery
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress
 
-# The work of a call, and the future of its end: if that is cancelled before, nothing is done.
-_Call: TypeAlias = tuple[Callable[[], Awaitable[None]], asyncio.Future[None]]
+# The work of a call, and what is set at its end.
+_Call: TypeAlias = tuple[Callable[[], Awaitable[None]], asyncio.Event]
 _ASK_AGAIN_SECONDS: Final = 0.2
 # The names and fields of the messages in the KCL 3.5's amazon-kinesis-client-multilang.
 _INITIALIZE: Final = "initialize"
@@ -72,7 +72,7 @@ class ShardProcessor:
             self.is_cut = True
             self.has_ended.set()
             while not self._calls.empty():
-                _finish(self._calls.get_nowait()[1])
+                self._calls.get_nowait()[1].set()
 
     async def _work(self, stored: ShardProgress) -> None:
         self._child = await Child.start(str(self.shard), self._config.command, self._clock)
@@ -82,10 +82,9 @@ class ShardProcessor:
             while not self._is_over:
                 work, done = await self._calls.get()
                 try:
-                    if not done.cancelled():
-                        await work()
+                    await work()
                 finally:
-                    _finish(done)
+                    done.set()
         except asyncio.CancelledError:
             self._child.kill()
             raise
@@ -94,7 +93,7 @@ class ShardProcessor:
 
     async def process(self, delivery: Delivery) -> None:
         """Hand records over and wait for the answer; nothing is done once this one is cut."""
-        await self._ask(lambda: self._hand_over(delivery))
+        await self._ask(lambda: self._hand_over(delivery)).wait()
 
     def pass_empty(self, millis_behind_latest: int | None) -> None:
         """Call the process without records, unless it has something to do."""
@@ -117,12 +116,11 @@ class ShardProcessor:
         if self._child is None and self._task is not None:
             self._task.cancel()
 
-    def _ask(self, work: Callable[[], Awaitable[None]]) -> asyncio.Future[None]:
-        done = asyncio.get_running_loop().create_future()
+    def _ask(self, work: Callable[[], Awaitable[None]]) -> asyncio.Event:
         if self.has_ended.is_set():
-            _finish(done)
-        else:
-            self._calls.put_nowait((work, done))
+            return self.has_ended
+        done = asyncio.Event()
+        self._calls.put_nowait((work, done))
         return done
 
     async def _hand_over(self, delivery: Delivery) -> None:
@@ -182,11 +180,6 @@ class ShardProcessor:
             self._child.kill()
             late = f"The processor of {self.shard} has not answered {action} in timeoutInSeconds"
             raise ProcessorError(late) from None
-
-
-def _finish(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)
 
 
 def _message(action: str, **fields: Any) -> bytes:
