@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import click
@@ -36,6 +36,7 @@ from kinesis_publishers.cli.shared.formats import (
     iso_utc,
 )
 from kinesis_publishers.config import DiscoveryConfig, Properties, StreamsConfig
+from kinesis_publishers.engine.lineage import generations
 from kinesis_publishers.model import Shard
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object each.")
@@ -191,20 +192,24 @@ def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:
 
     A shard stands below its parent. A merged shard stands below the first one and names the other.
     """
-    by_id = {shard.shard_id: shard for shard in shards}
-    children: defaultdict[str | None, list[Shard]] = defaultdict(list)
-    for shard in sorted(shards, key=lambda shard: shard.shard_id):
-        children[_shown_below(shard, by_id)].append(shard)
     closed = sum(shard.is_closed for shard in shards)
     name = printable(stream_name)
     tree = Tree(Text(f"{name}: {len(shards) - closed} open, {closed} closed"))
-    # Not by recursion: a stream that is resharded daily has hundreds of generations.
-    pending: list[tuple[Tree, str | None]] = [(tree, None)]
-    while pending:
-        branch, shard_id = pending.pop()
-        pending.extend(
-            (branch.add(_label(shard, by_id)), shard.shard_id) for shard in children[shard_id]
-        )
+    branches: dict[str, Tree] = {}
+    ordered = sorted(shards, key=lambda shard: shard.shard_id)
+    for shard in chain.from_iterable(generations(ordered)):
+        parents = [key.shard_id for key in shard.parent_keys]
+        below = next((one for one in parents if one in branches), None)
+        others = [
+            one if one in branches else f"{one}, no longer listed"
+            for one in parents
+            if one != below
+        ]
+        label = _label(shard)
+        if others:
+            label.append(f"  {'and' if below else 'from'} {printable(' and '.join(others))}", "dim")
+        branch = tree if below is None else branches[below]
+        branches[shard.shard_id] = branch.add(label)
     return tree
 
 
@@ -217,17 +222,7 @@ def shard_fields(shard: Shard) -> dict[str, Any]:
     }
 
 
-def _shown_below(shard: Shard, listed: Mapping[str, Shard]) -> str | None:
-    return next((key.shard_id for key in shard.parent_keys if key.shard_id in listed), None)
-
-
-def _label(shard: Shard, listed: Mapping[str, Shard]) -> Text:
+def _label(shard: Shard) -> Text:
     share = format_share(hash_key_share(shard.starting_hash_key, shard.ending_hash_key))
     state, style = ("closed", "dim") if shard.is_closed else ("open", "green")
-    label = Text.assemble(printable(shard.shard_id), "  ", (state, style), f"  {share}")
-    shown = _shown_below(shard, listed)
-    others = [key.shard_id for key in shard.parent_keys if key.shard_id != shown]
-    if others:
-        notes = [one if one in listed else f"{one}, no longer listed" for one in others]
-        label.append(f"  {'and' if shown else 'from'} {printable(' and '.join(notes))}", "dim")
-    return label
+    return Text.assemble(printable(shard.shard_id), "  ", (state, style), f"  {share}")
