@@ -28,18 +28,6 @@ _TIP_SECONDS: Final = 10.0
 _LATE_SECONDS: Final = 60.0
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _STYLES: Final = {"hot": "bold magenta", "behind": "bold red", "stopped": "yellow"}
-# The columns from left to right: the minimum width, and the order in which they are given up.
-_COLUMNS: Final = {
-    "Shard": (5, 0),
-    "State": (7, 4),
-    "Records/s": (9, 1),
-    "Bytes/s": (10, 5),
-    "Behind": (8, 2),
-    "Trend": (10, 6),
-    "Records": (11, 8),
-    "Position": (15, 7),
-    "Last payload": (15, 3),
-}
 _NUMBERS: Final = frozenset({"Records/s", "Bytes/s", "Behind", "Records"})
 
 
@@ -69,6 +57,7 @@ class ShardRow:
             has ``hot`` and ``behind`` in place of ``reading``.
         trend: the numbers of records in equal spans of time, the newest last.
         payload: the newest payload, as text.
+        name: what the screen calls the shard.
     """
 
     key: ShardKey
@@ -79,8 +68,22 @@ class ShardRow:
     position: StartingPosition
     trend: Sequence[float] = ()
     payload: str = ""
+    name: str = ""
 
 
+# The columns from left to right: the minimum width, the order in which they are given up, and what
+# they show.
+_COLUMNS: Final[dict[str, tuple[int, int, Callable[[ShardRow], str | Text]]]] = {
+    "Shard": (5, 0, lambda row: row.name),
+    "State": (7, 4, lambda row: Text(row.state, _STYLES.get(row.state, ""))),
+    "Records/s": (9, 1, lambda row: formats.format_rate(row.rate.records)),
+    "Bytes/s": (10, 5, lambda row: formats.format_bytes(row.rate.payload_bytes)),
+    "Behind": (8, 2, lambda row: _behind(row.lag_seconds)),
+    "Trend": (10, 6, lambda row: _sparkline(row.trend)),
+    "Records": (11, 8, lambda row: f"{row.records:,}"),
+    "Position": (15, 7, lambda row: _position(row.position)),
+    "Last payload": (15, 3, lambda row: _line(row.payload)),
+}
 _SORTED: Final[dict[str, Callable[[ShardRow], Any]]] = {
     "Shard": lambda row: (row.key.stream_name, row.key.shard_id),
     "Records/s": lambda row: -row.rate.records,
@@ -137,7 +140,13 @@ class Screen:
 
     def _sorted(self) -> list[ShardRow]:
         loads = [row.rate.load for row in self.rows if row.state == "reading"]
-        rows = [evolve(row, state=_state(row, loads)) for row in self.rows]
+        with_stream = len({row.key.stream_arn for row in self.rows}) > 1
+        rows = [
+            evolve(
+                row, state=_state(row, loads), name=_short_name(row.key, with_stream=with_stream)
+            )
+            for row in self.rows
+        ]
         rows.sort(key=_SORTED[self.order], reverse=self.is_reversed)
         # Shards that still move come first: a terminal that is too small cuts the end.
         return sorted(rows, key=lambda row: row.state == "ended")
@@ -153,32 +162,29 @@ class Screen:
         return line
 
     def _table(self, rows: Sequence[ShardRow], width: int) -> Table:
-        several = len({row.key.stream_arn for row in self.rows}) > 1
-        names = {row.key: _short_name(row.key, with_stream=several) for row in self.rows}
-        widths = _widths(width, min(24, max(map(len, names.values()))))
+        widths = _widths(width, max(len(row.name) for row in rows))
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0, footer_style="bold")
         table.show_footer = len(self.rows) > 1
-        rate = Amount.sum(row.rate for row in self.rows)
         lags = [row.lag_seconds for row in self.rows if row.lag_seconds is not None]
-        footers: dict[str, str | Text] = {
-            "Shard": "total",
-            "Records/s": formats.format_rate(rate.records),
-            "Bytes/s": formats.format_bytes(rate.payload_bytes),
-            "Behind": _behind(max(lags, default=None)),
-            "Records": f"{sum(row.records for row in self.rows):,}",
-        }
-        for heading in widths:
+        total = evolve(
+            rows[0],
+            name="total",
+            rate=Amount.sum(row.rate for row in self.rows),
+            lag_seconds=max(lags, default=None),
+            records=sum(row.records for row in self.rows),
+        )
+        cells = {heading: _COLUMNS[heading][-1] for heading in widths}
+        for heading, cell in cells.items():
             table.add_column(
                 Text(heading, "underline" if heading == self.order else ""),
-                footers.get(heading, ""),
+                cell(total) if heading in ("Shard", *_NUMBERS) else "",
                 width=widths[heading],
                 justify="right" if heading in _NUMBERS else "left",
                 no_wrap=True,
             )
         for row in rows:
-            cells = _cells(row, _end(names[row.key], 24))
             style = "dim" if row.state in ("ended", "waiting") else ""
-            add_row(table, *(cells[heading] for heading in widths), style=style)
+            add_row(table, *(cell(row) for cell in cells.values()), style=style)
         return table
 
 
@@ -196,10 +202,10 @@ def _state(row: ShardRow, loads: Sequence[float]) -> str:
 
 def _widths(width: int, name: int) -> dict[str, int]:
     """Return the columns for which there is room, from left to right."""
-    least = {heading: wide for heading, (wide, _) in _COLUMNS.items()}
+    least = {heading: wide for heading, (wide, *_) in _COLUMNS.items()}
     least["Shard"] = max(least["Shard"], name)
     left, chosen = width + 1, set()
-    for heading, (_, rank) in sorted(_COLUMNS.items(), key=lambda one: one[1][1]):
+    for heading, (_, rank, _) in sorted(_COLUMNS.items(), key=lambda one: one[1][1]):
         # The last ones come only where they leave the payload room.
         if least[heading] < left - (13 if rank > 6 else 0):
             chosen.add(heading)
@@ -208,23 +214,9 @@ def _widths(width: int, name: int) -> dict[str, int]:
     return {heading: wide for heading, wide in least.items() if heading in chosen}
 
 
-def _cells(row: ShardRow, name: str) -> dict[str, str | Text]:
-    return {
-        "Shard": name,
-        "State": Text(row.state, _STYLES.get(row.state, "")),
-        "Records/s": formats.format_rate(row.rate.records),
-        "Bytes/s": formats.format_bytes(row.rate.payload_bytes),
-        "Behind": _behind(row.lag_seconds),
-        "Trend": _sparkline(row.trend),
-        "Records": f"{row.records:,}",
-        "Position": _position(row.position),
-        "Last payload": _line(row.payload),
-    }
-
-
 def _short_name(key: ShardKey, *, with_stream: bool) -> str:
     number = key.shard_id.removeprefix("shardId-").lstrip("0") or "0"
-    return f"{key.stream_name}/{number}" if with_stream else number
+    return _end(f"{key.stream_name}/{number}" if with_stream else number, 24)
 
 
 def _line(text: str, style: str = "") -> Text:
