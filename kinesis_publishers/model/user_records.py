@@ -12,38 +12,49 @@ LONGEST_PARTITION_KEY: Final = 256  # Characters (AWS API reference, PutRecord).
 LONGEST_MARKER: Final = 256  # Characters: thousands of records share what one begins with.
 
 
-def _check_partition_key(_: object, __: Any, value: Any) -> None:
-    if value is None:
-        raise ValueError("a UserRecord has a partition key: put (data, None) without one")
-    if not 1 <= len(value) <= LONGEST_PARTITION_KEY:
+def check_fields(partition_key: Any, explicit_hash_key: Any = None, marker: Any = None) -> None:
+    """Check what a record has beside its data; raises ``ValueError``."""
+    if not isinstance(partition_key, str):
         raise ValueError(
-            f"a partition key must have 1 to {LONGEST_PARTITION_KEY} characters, not {len(value)}: "
-            f"{value!r:.300}"
+            f"a partition key must be a text, not {type(partition_key).__name__}: "
+            f"{partition_key!r:.300}"
         )
-    value.encode()  # Raises a ValueError for what UTF-8 does not have.
+    if not 1 <= len(partition_key) <= LONGEST_PARTITION_KEY:
+        raise ValueError(
+            f"a partition key must have 1 to {LONGEST_PARTITION_KEY} characters, not "
+            f"{len(partition_key)}: {partition_key!r:.300}"
+        )
+    try:
+        partition_key.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"a partition key must have characters of UTF-8 only: {partition_key!r:.300}"
+        ) from None
+    problem = None if marker is None else _problem_of(marker)
+    try:
+        if explicit_hash_key is not None:
+            parse_hash_key(explicit_hash_key)
+    except (AttributeError, ValueError):
+        problem = (
+            "an explicit hash key must be a text, a decimal number from 0 to 2**128 - 1, not "
+            f"{explicit_hash_key!r:.300}"
+        )
+    if problem is not None:
+        raise ValueError(f"{problem} (of a record with the partition key {partition_key!r:.300})")
 
 
-def _check_hash_key(_: object, __: Any, value: str | None) -> None:
-    if value is not None:
-        parse_hash_key(value)
-
-
-def check_marker(marker: str) -> None:
-    """Check that readers will have a marker as it is; raises ``ValueError``."""
+def _problem_of(marker: Any) -> str | None:
+    """Return why readers will not have a marker as it is, ``None`` if they will."""
     try:
         is_marker = bool(marker.rpartition("/")[0] and marker.encode())
     except (AttributeError, UnicodeEncodeError):
         is_marker = False
-    if not is_marker or len(marker) > LONGEST_MARKER:
-        raise ValueError(
-            f"a marker must be a text of at most {LONGEST_MARKER} characters, of UTF-8 only, and "
-            f"with something in front of a slash, as in batch-7/1; not {marker!r:.300}"
-        )
-
-
-def _check_marker(_: object, __: Any, value: str | None) -> None:
-    if value is not None:
-        check_marker(value)
+    if is_marker and len(marker) <= LONGEST_MARKER:
+        return None
+    return (
+        f"a marker must be a text of at most {LONGEST_MARKER} characters, of UTF-8 only, and "
+        f"with something in front of a slash, as in batch-7/1; not {marker!r:.300}"
+    )
 
 
 @frozen(kw_only=True)
@@ -60,6 +71,11 @@ class UserRecord:
     """
 
     data: bytes = field(repr=False)
-    partition_key: str = field(validator=_check_partition_key)
-    explicit_hash_key: str | None = field(default=None, validator=_check_hash_key)
-    marker: str | None = field(default=None, validator=_check_marker)
+    partition_key: str
+    explicit_hash_key: str | None = None
+    marker: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.partition_key is None:
+            raise ValueError("a UserRecord has a partition key: put (data, None) without one")
+        check_fields(self.partition_key, self.explicit_hash_key, self.marker)

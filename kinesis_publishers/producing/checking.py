@@ -11,8 +11,7 @@ from kinesis_publishers.assembly import WritingServices
 from kinesis_publishers.errors import InvalidRecordError, KinesisPublishersError
 from kinesis_publishers.formats import Encoder
 from kinesis_publishers.model import UserRecord
-from kinesis_publishers.model.shards import parse_hash_key
-from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY, check_marker
+from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY, check_fields
 from kinesis_publishers.producing.records import Putting, Row, Run, columns_of_rows, utf8_bytes
 
 Data: TypeAlias = bytes | bytearray | memoryview | str | Any
@@ -139,12 +138,10 @@ def checked_row(item: Item, partitioner: Partitioner) -> Row:
     if key is None:
         key, chosen = partitioner.keys_of(payload)
         hash_key = chosen if hash_key is None else hash_key
-    _check_keys(key, hash_key)
-    if marker is not None:
-        try:
-            check_marker(marker)
-        except ValueError as error:
-            raise InvalidRecordError(f"{error} (partition key {key!r:.300})") from None
+    try:
+        check_fields(key, hash_key, marker)
+    except ValueError as error:
+        raise InvalidRecordError(str(error)) from None
     return payload, key, hash_key, marker
 
 
@@ -183,31 +180,3 @@ def _checked_data(data: object) -> bytes:
     raise InvalidRecordError(
         f"data must be bytes, or a text, which is encoded in UTF-8; not {type(data).__name__}"
     )
-
-
-def _check_keys(partition_key: str, explicit_hash_key: str | None) -> None:
-    if not isinstance(partition_key, str):
-        raise InvalidRecordError(
-            f"a partition key must be a text, not {type(partition_key).__name__}: "
-            f"{partition_key!r:.300}"
-        )
-    if not 1 <= len(partition_key) <= LONGEST_PARTITION_KEY:
-        raise InvalidRecordError(
-            f"a partition key must have 1 to {LONGEST_PARTITION_KEY} characters, not "
-            f"{len(partition_key)}: {partition_key!r:.300}"
-        )
-    try:
-        partition_key.encode()
-    except UnicodeEncodeError:
-        raise InvalidRecordError(
-            f"a partition key must have characters of UTF-8 only: {partition_key!r:.300}"
-        ) from None
-    try:
-        if explicit_hash_key is not None:
-            parse_hash_key(explicit_hash_key)
-    except (AttributeError, ValueError):
-        raise InvalidRecordError(
-            "an explicit hash key must be a text, a decimal number from 0 to 2**128 - 1, not "
-            f"{explicit_hash_key!r:.300} (of a record with the partition key "
-            f"{partition_key!r:.300})"
-        ) from None

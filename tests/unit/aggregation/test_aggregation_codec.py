@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kinesis_publishers.aggregation import decode_aggregate, has_aggregates
 from kinesis_publishers.errors import AggregationError
-from kinesis_publishers.model.user_records import check_marker
+from kinesis_publishers.model.user_records import check_fields
 from tests.unit.aggregation.aggregate_support import (
     MAGIC,
     aggregate_of,
@@ -143,10 +143,10 @@ def test_a_marker_is_as_long_as_a_producer_may_make_it(length: int, is_marker: b
     assert found is not None
     assert {*(found.markers or [None])} == {f"{'b' * length}/7" if is_marker else None}
     if is_marker:
-        check_marker("b" * length + "/7")
+        check_fields("key", marker="b" * length + "/7")
     else:
         with pytest.raises(ValueError, match="at most 256 characters"):
-            check_marker("b" * length + "/7")
+            check_fields("key", marker="b" * length + "/7")
 
 
 @given(st.binary(max_size=200))
