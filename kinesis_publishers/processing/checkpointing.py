@@ -8,7 +8,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from kinesis_publishers.errors import (
     ConfigError,
@@ -21,7 +22,6 @@ from kinesis_publishers.processing.handed_out import HandedOut
 from kinesis_publishers.progress.checkpointer import Checkpointer
 
 _LOGGER = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 _MOST_TRIES = 10
 _REFUSED = (
@@ -175,35 +175,30 @@ class Checkpointing:
         self.on_loop = checkpointing
         self._start = start
 
-    def _wait(self, work: Coroutine[Any, Any, _T]) -> _T:
-        result: _T = self._start(work).result()
-        return result
+    def _wait(self, function: Callable[..., Any], *arguments: object) -> Any:
+        async def call() -> Any:
+            made = function(*arguments)
+            return await made if inspect.isawaitable(made) else made
+
+        return self._start(call()).result()
 
     def stage(self) -> None:
         """Record the current records, and those before them in their shard, as processed."""
-
-        async def stage() -> None:
-            self.on_loop.stage()
-
-        self._wait(stage())
+        self._wait(self.on_loop.stage)
 
     def checkpoint(self, transaction: Any = None, **request: Any) -> None:
         """Do what :meth:`AsyncCheckpointing.checkpoint` does, with a transaction of this thread."""
         if transaction is None:
-            self._wait(self.on_loop.checkpoint())
+            self._wait(self.on_loop.checkpoint)
             return
-
-        async def join() -> Callable[[], Any]:
-            return self.on_loop.join(transaction, request)
-
         with self.on_loop.refusing():
             for _ in range(_MOST_TRIES):
-                made = self._wait(join())()
+                made = self._wait(self.on_loop.join, transaction, request)()
                 if inspect.isawaitable(made):
                     raise TypeError(f"{transaction!r:.200} is for async functions: use a plain one")
                 if made:
                     return
-                self._wait(self.on_loop.learn_refusal())
+                self._wait(self.on_loop.learn_refusal)
             raise StaleCheckpointError(_REFUSED)
 
 
@@ -246,10 +241,7 @@ def with_checkpointer(
 
         return process_async
 
-    def start(work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        return asyncio.run_coroutine_threadsafe(work, loop)
-
-    blocking = Checkpointing(checkpointing, start)
+    blocking = Checkpointing(checkpointing, partial(asyncio.run_coroutine_threadsafe, loop=loop))
 
     def process_in_thread(item: Any) -> Any:
         result = checkpointing.refusal = None
@@ -257,10 +249,10 @@ def with_checkpointer(
             result = process(item, checkpointer=blocking)
             checkpointing.raise_refusal()
         except BaseException as error:
-            if not start(_is_committed(checkpointing, error)).result():
+            if not blocking._wait(_is_committed, checkpointing, error):
                 raise
         if checkpointing.is_open:
-            start(checkpointing.settle(None)).result()
+            blocking._wait(checkpointing.settle, None)
         return result
 
     return process_in_thread
