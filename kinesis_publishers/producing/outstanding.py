@@ -108,13 +108,10 @@ class Outstanding:
 
     def give_up_all(self, error: KinesisPublishersError) -> None:
         """Give up every record that is not being sent."""
-        # Take these first: the records of the queues would free them.
-        aside = self._queues.take_aside()
+        self._queues.free_all()
         for queue in self._queues:
             if queue.records:
                 self.give_up(queue, queue.take(queue.records), error)
-        for queue, run in aside:
-            self.give_up(queue, [run], error)
 
     def _leave(self, runs: Sequence[Run]) -> None:
         self._queues.free(runs)

@@ -260,7 +260,7 @@ class ShardQueues:
         if line is None:
             return False
         line.insert(bisect_right(line, run.number, key=lambda one: one.number), run)
-        self._queue_of(run).aside += 1
+        self.queue_of(run.partition_keys[0], run.hash_key_at(0)).aside += 1
         return True
 
     def begin(self, queue: ShardQueue, runs: Sequence[Run]) -> None:
@@ -295,16 +295,12 @@ class ShardQueues:
         for queue, count in self._prepend(freed):
             queue.aside -= count
 
-    def take_aside(self) -> Sequence[tuple[ShardQueue, Run]]:
-        """Take all records that were put aside, each with its queue."""
-        taken = [(self._queue_of(run), run) for line in self._aside.values() for run in line]
-        for queue, _ in taken:
-            queue.aside -= 1
+    def free_all(self) -> None:
+        """Let all records wait again that were put aside, in any order."""
+        freed = [run for line in self._aside.values() for run in line]
         self._aside.clear()
-        return taken
-
-    def _queue_of(self, run: Run) -> ShardQueue:
-        return self.queue_of(run.partition_keys[0], run.hash_key_at(0))
+        for queue, count in self._prepend(freed):
+            queue.aside -= count
 
     def _prepend(self, runs: Iterable[Run]) -> Iterable[tuple[ShardQueue, int]]:
         """Put records in front of their queues, in order; return their number by queue."""
@@ -318,6 +314,7 @@ class ShardQueues:
 
     def follow(self, shard_map: ShardMap) -> None:
         """Distribute the waiting records among the current shards."""
+        self.free_all()
         has_changed = bool(shard_map.choices) != bool(self.shard_map.choices)
         self.shard_map = shard_map
         if has_changed:
@@ -331,8 +328,3 @@ class ShardQueues:
         for run in sorted(runs, key=lambda one: one.number):
             for queue, own in self.split(run):
                 queue.append(own)
-        for queue in self:
-            queue.aside = 0
-        for line in self._aside.values():
-            for run in line:
-                self._queue_of(run).aside += 1
