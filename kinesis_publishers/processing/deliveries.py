@@ -91,7 +91,7 @@ class Deliveries(DeliverySink):
     :meth:`record` and :meth:`record_end` write to the checkpointer.
 
     Attributes:
-        shards: the deliveries of each shard.
+        shards: the deliveries of each shard that is being read.
         is_paused: whether nothing may begin for now. Any thread may ask.
     """
 
@@ -184,6 +184,7 @@ class Deliveries(DeliverySink):
         works.withdraw(is_lost=is_lost)
         self._drop_parts()
         self._end_finished(works)
+        self._forget_idle(shard)
         if is_lost:
             for one in tuple(self.waiting):
                 if isinstance(one, HookCall) and one.end and one.shard == shard:
@@ -248,7 +249,12 @@ class Deliveries(DeliverySink):
         works = self.shards[handed.key]
         self._add(*works.finish(handed))
         self._end_finished(works)
+        self._forget_idle(handed.key)
         self._note_news()
+
+    def _forget_idle(self, shard: ShardKey) -> None:
+        if self.shards[shard].is_idle:
+            del self.shards[shard]
 
     def _end_finished(self, works: ShardWorks) -> None:
         # In their order: what is behind the deliveries may count none before the one before it.
@@ -265,7 +271,9 @@ class Deliveries(DeliverySink):
         if call.end is None:
             return
         key = call.end.shard.key
-        if self.shards[key].is_held_back and not was_told:
+        is_held_back, self.shards[key].is_held_back = self.shards[key].is_held_back, False
+        self._forget_idle(key)
+        if is_held_back and not was_told:
             _LOGGER.warning(
                 "%s has ended, and its last records skipped their checkpoint: the next run reads "
                 "them again. Handle them in on_shard_end.",

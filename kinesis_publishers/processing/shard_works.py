@@ -31,6 +31,11 @@ class ShardWorks:
         return bool(self._works)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether a new object would know as much of the shard."""
+        return not (self._works or self.has_begun or self.is_held_back)
+
+    @property
     def first(self) -> Work | None:
         """The delivery whose progress may be recorded."""
         return self._works[0] if self._works else None
@@ -116,7 +121,7 @@ class ShardWorks:
     def finish(self, handed: HandedOut) -> Iterable[HandedOut]:
         """Finish a part; return the next one of its lane, if any."""
         work = handed.work
-        if handed.noted < len(handed.batch) and not work.is_cut:
+        if handed.noted < len(handed.batch) and not (work.is_cut or work.is_withdrawn):
             self.is_held_back = True
         work.parts.remove(handed)
         key = handed.lane

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers import Delivery, ShardProgress
+from kinesis_publishers import Delivery, ShardProgress, ShardStatus
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.model import SequenceNumber, resume_after
-from kinesis_publishers.processing.deliveries import Deliveries
+from kinesis_publishers.processing.deliveries import Deliveries, HookCall
 from kinesis_publishers.processing.handed_out import Cutting, HandedOut
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
 
@@ -210,6 +210,40 @@ async def test_of_a_shard_that_is_lost_nothing_more_is_begun_or_recorded() -> No
     session.finish_one(0)
     assert (session.begun, session.recorded.counts) == (begun, [0])
     await asyncio.wait_for(asyncio.gather(*session.tasks), 5)
+
+
+@pytest.mark.parametrize("is_held_back", [False, True])
+async def test_a_shard_is_forgotten_when_its_end_has_been_recorded(*, is_held_back: bool) -> None:
+    session = Session([5], 5, Cutting())
+    deliveries = session.deliveries
+    ended = ShardProgress(position=resume_after(SequenceNumber("9")), is_ended=True)
+    await session.deliver_all()
+    session.begin_next()
+    while session.open:
+        if is_held_back:
+            deliveries.finish(session.open.pop()[0])
+        else:
+            session.finish_one(0)
+    await asyncio.gather(*session.tasks)
+    deliveries.observe(ShardStatus(shard=sample_shard(), progress=ended))
+    assert deliveries.shards[KEY].is_held_back == is_held_back
+    (call,) = deliveries.waiting
+    assert isinstance(call, HookCall)
+    deliveries.checkpointer = None
+    deliveries.record_end(call, was_told=True)
+    assert KEY not in deliveries.shards
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_shard_that_another_worker_reads_is_forgotten(*, is_lost: bool) -> None:
+    session = Session([5], 5, Cutting())
+    await session.deliver_all()
+    session.begin_next()
+    session.deliveries.withdraw(KEY, is_lost=is_lost)
+    assert session.deliveries.shards[KEY]
+    session.finish_one(0)
+    await asyncio.wait_for(asyncio.gather(*session.tasks), 5)
+    assert KEY not in session.deliveries.shards
 
 
 def test_a_part_of_several_records_has_no_more_than_so_many_bytes() -> None:
