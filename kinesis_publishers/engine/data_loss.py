@@ -313,8 +313,11 @@ class MissingShard:
         if isinstance(error, ShardNotFoundError):
             is_listed = False
         elif self._guard.has_shard is not None:
-            with suppress(StreamNotFoundError):
+            try:
                 is_listed = await self._guard.has_shard(shard)
+            except StreamNotFoundError as gone:
+                # Without its stream, a consumer is not to blame.
+                raise error if isinstance(error, StreamNotFoundError) else gone from error
         if is_listed is False:
             self._guard.report_unread(shard.key, progress, cause=error)
             return True

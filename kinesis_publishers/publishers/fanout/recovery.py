@@ -12,13 +12,11 @@ from kinesis_publishers.config import FanOutConfig
 from kinesis_publishers.config.retries import causes
 from kinesis_publishers.errors import (
     ConnectionFailedError,
-    ConsumerNotFoundError,
     InternalServiceError,
     InvalidArgumentError,
     LimitExceededError,
     ResourceInUseError,
     ServiceError,
-    ShardNotFoundError,
     StreamNotFoundError,
     ThroughputExceededError,
 )
@@ -86,7 +84,7 @@ class SubscriptionRecovery:
 
         Raises:
             PositionTrimmedError: the service no longer knows the position.
-            ShardNotFoundError: the shard has left the retention.
+            StreamNotFoundError: the service does not find the stream or the shard.
             ConsumerNotFoundError: the consumer is gone, and is not registered again.
             ServiceError: a retry cannot help.
             RetriesExhaustedError: the policy allows no more repetitions.
@@ -102,15 +100,7 @@ class SubscriptionRecovery:
         if isinstance(deciding, InvalidArgumentError):
             return delay_after_refusal(deciding, self._shard, position, self._context.clock.now())
         if isinstance(deciding, StreamNotFoundError):
-            finding = await self._find_missing(consumer_arn)
-            # A new consumer is not known everywhere at once. The retry counts all the same, or a
-            # consumer that is repeatedly deleted would keep this going forever.
-            deciding = InternalServiceError(
-                f"{str(deciding).rstrip('.')}. {finding}",
-                operation=deciding.operation,
-                code=deciding.code,
-                request_id=deciding.request_id,
-            )
+            deciding = await self._renew_consumer(consumer_arn, deciding)
         return self.retries.delay_after(deciding)
 
     def _delay_after_takeover(self, error: Exception, consumer_arn: str) -> float:
@@ -132,39 +122,29 @@ class SubscriptionRecovery:
         more = self._takeovers - _TAKEOVERS_TO_REPORT + 1
         return min(_MOST_TAKEOVER_DELAY_SECONDS, more * _TAKEOVER_DELAY_SECONDS)
 
-    async def _find_missing(self, consumer_arn: str) -> str:
-        """Return a sentence about what was found; raise if something is missing for good.
+    async def _renew_consumer(self, consumer_arn: str, error: StreamNotFoundError) -> ServiceError:
+        """Return the failure to count if the consumer was registered again.
 
-        A missing shard has not ended: a shard reports its own end.
+        Otherwise raise ``error``: the caller of the publisher knows whether the stream or the shard
+        is missing, and what that means.
         """
         try:
-            await self._renew_consumer(consumer_arn)
+            arn = await self.registrar.renew(self._shard.stream_arn, consumer_arn)
         except ServiceError as failure:
             # The next refusal repeats the question.
             if not failure.retryable:
                 raise
-            return f"What is missing could not be found out: {failure}"
-        return "But stream, shard and consumer are there."
-
-    async def _renew_consumer(self, consumer_arn: str) -> None:
-        try:
-            if await self.registrar.renew(self._shard.stream_arn, consumer_arn) != consumer_arn:
-                return
-        except ConsumerNotFoundError:
-            # A missing stream or shard is the more precise error.
-            await self._check_shard()
-            raise
-        await self._check_shard()
-
-    async def _check_shard(self) -> None:
-        shard = self._shard
-        listed = await self._context.control_plane.list_shards(shard.stream_arn)
-        if all(one.key != shard.key for one in listed):
-            raise ShardNotFoundError(
-                f"{shard} is no longer listed: it has left the retention.",
-                operation="SubscribeToShard",
-                code="ResourceNotFoundException",
-            )
+            return failure
+        if arn == consumer_arn:
+            raise error
+        # A new consumer is not known everywhere at once. The retry counts all the same, or a
+        # consumer that is repeatedly deleted would keep this going forever.
+        return InternalServiceError(
+            f"{str(error).rstrip('.')}. The consumer was registered again.",
+            operation=error.operation,
+            code=error.code,
+            request_id=error.request_id,
+        )
 
 
 def _deciding_error(error: Exception) -> Exception:

@@ -22,20 +22,16 @@ from kinesis_publishers.errors import (
     ResourceInUseError,
     RetriesExhaustedError,
     ServiceError,
-    ShardNotFoundError,
     StreamNotFoundError,
     ThroughputExceededError,
 )
 from kinesis_publishers.events import Throttled
 from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
-    FakeControlPlane,
-    FakeStream,
     RecordingConsumer,
     event_of,
     events,
     sample_records,
-    sample_shard,
 )
 from tests.unit.publishers.fanout_support import CONSUMER_ARN, POLICY, FanOut, KnownConsumer
 
@@ -246,14 +242,10 @@ class TestWhenSomethingIsNotFound:
         fan_out = FanOut.of(events(refusals=[NOT_FOUND] * 100))
         assert await fan_out.run(RecordingConsumer()) is RunResult.INCOMPLETE
 
-    async def test_a_shard_that_is_not_listed_any_more_is_named(self):
-        plane = FakeControlPlane(FakeStream([sample_shard(7)]))
-        with pytest.raises(ShardNotFoundError, match="shardId-000000000000"):
-            await read(NOT_FOUND, control_plane=plane)
-
-    async def test_a_stream_that_is_gone_is_named(self):
-        with pytest.raises(StreamNotFoundError, match="stream does not exist"):
-            await read(NOT_FOUND, control_plane=FakeControlPlane())
+    async def test_if_the_consumer_is_there_it_is_the_stream_or_the_shard(self):
+        with pytest.raises(StreamNotFoundError) as caught:
+            await read(NOT_FOUND)
+        assert caught.value is NOT_FOUND
 
     async def test_a_consumer_that_is_not_registered_is_an_error(self):
         gone = ConsumerNotFoundError("the consumer is gone")
@@ -261,36 +253,24 @@ class TestWhenSomethingIsNotFound:
             await read(NOT_FOUND, registrar=KnownConsumer(renew_error=gone))
         assert caught.value is gone
 
-    async def test_without_the_shard_or_the_stream_the_consumer_is_not_blamed(self):
-        gone = KnownConsumer(renew_error=ConsumerNotFoundError("the consumer is gone"))
-        with pytest.raises(ShardNotFoundError):
-            await read(NOT_FOUND, registrar=gone, control_plane=FakeControlPlane(FakeStream()))
-        with pytest.raises(StreamNotFoundError):
-            await read(NOT_FOUND, registrar=gone, control_plane=FakeControlPlane())
+    async def test_a_consumer_that_is_registered_again_and_again_counts_as_a_failure(self):
+        class DeletedAgainAndAgain(KnownConsumer):
+            async def renew(self, stream_arn: str, consumer_arn: str) -> str:
+                return f"{consumer_arn}0"
 
-    async def test_if_everything_is_there_it_counts_as_a_failure(self):
         with pytest.raises(
             RetriesExhaustedError,
-            match=r"not found\. But stream, shard and consumer are there\. .* ResourceNotFound",
+            match=r"not found\. The consumer was registered again\. .* ResourceNotFound",
         ) as caught:
-            await read(*[NOT_FOUND] * 10)
+            await read(*[NOT_FOUND] * 10, registrar=DeletedAgainAndAgain())
         assert caught.value.__cause__.request_id == "request-7"
 
     async def test_a_question_without_an_answer_is_asked_again_by_a_later_run(self):
-        stream = FakeStream([sample_shard()])
-        plane = FakeControlPlane(stream, errors=[InternalServiceError("busy")])
-        _, consumer = await read(NOT_FOUND, NOT_FOUND, control_plane=plane)
-        assert len(plane.list_calls) == 2
-        assert len(consumer.records) == 1
-
-    async def test_without_an_answer_nothing_is_said_to_be_there(self):
-        busy = FakeControlPlane(
-            FakeStream([sample_shard()]), errors=[InternalServiceError("ListShards is busy")] * 10
-        )
-        with pytest.raises(RetriesExhaustedError, match="found out: ListShards is busy"):
-            await read(*[NOT_FOUND] * 10, control_plane=busy)
+        busy = KnownConsumer(renew_error=InternalServiceError("DescribeStreamConsumer is busy"))
+        with pytest.raises(RetriesExhaustedError, match="DescribeStreamConsumer is busy"):
+            await read(*[NOT_FOUND] * 10, registrar=busy)
+        assert len(busy.renewals) > 1
 
     async def test_a_question_that_is_not_allowed_is_an_error(self):
-        plane = FakeControlPlane(FakeStream([sample_shard()]), errors=[DENIED])
         with pytest.raises(AccessDeniedError):
-            await read(NOT_FOUND, control_plane=plane)
+            await read(NOT_FOUND, registrar=KnownConsumer(renew_error=DENIED))

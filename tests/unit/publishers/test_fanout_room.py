@@ -27,7 +27,12 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.publishers.fanout_support import FanOut, KnownConsumer, fan_out_factory
+from tests.unit.publishers.fanout_support import (
+    CONSUMER_ARN,
+    FanOut,
+    KnownConsumer,
+    fan_out_factory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -149,7 +154,7 @@ async def test_a_consumer_is_registered_again_without_holding_room():
             return await super().renew(stream_arn, consumer_arn)
 
     plane = events(LAST, LAST)
-    factory = fan_out_factory(plane, clock, Registrar())
+    factory = fan_out_factory(plane, clock, Registrar(arn=f"{CONSUMER_ARN}0"))
     reader = ShardReader(factory=factory, clock=clock, pool=pool)
     everything = await pool.acquire(1, 1000)
     task = asyncio.create_task(reader.consumer().run())

@@ -8,6 +8,7 @@ from attrs import evolve
 from kinesis_publishers import SequenceNumber, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.errors import (
+    ConsumerNotFoundError,
     PositionTrimmedError,
     RetriesExhaustedError,
     StreamNotFoundError,
@@ -99,6 +100,18 @@ async def test_a_stream_that_is_gone_is_the_error_that_it_was():
         await consumer_of(reader, listed=not_found("ListShards")).run()
     assert caught.value is error
     assert losses(reader) == []
+
+
+async def test_without_its_stream_or_shard_a_consumer_is_not_blamed():
+    error = failure(ConsumerNotFoundError, "SubscribeToShard")
+    gone = not_found("ListShards")
+    with pytest.raises(StreamNotFoundError) as caught:
+        await consumer_of(reader_of(run_of(error=error)), listed=gone).run()
+    assert caught.value is gone
+    with pytest.raises(PositionTrimmedError, match="has left the retention"):
+        await consumer_of(reader_of(run_of(error=error)), listed=False).run()
+    with pytest.raises(ConsumerNotFoundError):
+        await consumer_of(reader_of(run_of(error=error)), listed=True).run()
 
 
 async def test_without_a_listing_the_error_stands():
