@@ -102,7 +102,6 @@ class KinesisDataFetcher:
         self._streams = FetchedStreams(services, resume, checkpointer, guard, self._consumers.leave)
         self._coordinator: asyncio.Task[None] | None = None
         self._finished: set[ShardKey] = set()
-        self._is_finished: bool | None = None
         self._wake = asyncio.Event()
         # Shards that have ended, and how many of them a discovery has looked for children of.
         self._endings = self._settled_endings = 0
@@ -230,13 +229,10 @@ class KinesisDataFetcher:
         was finished without having ended; and the children of those that ended have been looked
         for.
         """
-        # Asked after each answer of each shard, and the same until a shard begins or ends.
-        if self._is_finished is None:
-            self._is_finished = self._has_nothing_to_read()
-        return self._is_finished
-
-    def _has_nothing_to_read(self) -> bool:
         if self._streams.are_changed or not self.has_children_of_ended:
+            return False
+        # Asked after each answer of each shard: mostly, the first one that is read decides.
+        if not self._finished.issuperset(self._consumers.keys):
             return False
         unread = {
             key
@@ -260,7 +256,6 @@ class KinesisDataFetcher:
         to its end.
         """
         self._finished.add(key)
-        self._is_finished = None
         self._consumers.finish(key)
 
     async def prepare(self) -> None:
@@ -277,12 +272,10 @@ class KinesisDataFetcher:
         self._process.check("this fetcher")
         with self.end.pinned_after():
             await self._streams.prepare()
-        self._is_finished = None
 
     def add_stream(self, stream: str) -> None:
         """Read another stream (a name or an ARN); one that does not exist fails :meth:`run`."""
         self._streams.add(stream)
-        self._is_finished = None
         self._wake.set()
 
     def drop_stream(self, stream: str) -> None:
@@ -348,7 +341,6 @@ class KinesisDataFetcher:
             if self._streams.are_changed:
                 async with self._consumers.withdrawing(self._wake, self._shards.progress, scope):
                     await self._streams.change()
-                self._is_finished = None
             await self._start_found(scope)
             is_due = clock.monotonic() >= listed_at + interval or end.seconds_to_listing <= 0
             if endings == self._settled_endings and not is_due:
@@ -359,7 +351,6 @@ class KinesisDataFetcher:
                 await self._shards.discover(in_use=self._consumers.keys, given_up=self._finished)
             await self._start_found(scope)
             self._settled_endings = endings
-            self._is_finished = None
             self._sink.observe_discovery()
 
     async def _start_found(self, scope: TaskScope) -> None:
@@ -373,12 +364,10 @@ class KinesisDataFetcher:
         shards, known = self._shards, self._sink.sharing.known_progress()
         if new := known.keys() - self._consumers.keys:
             shards.progress.update({key: known[key] for key in new})
-            self._is_finished = None
         self._consumers.assign(shards.startable(), shards.progress, scope, self._finished)
 
     def _note_finished(self, consumer: ShardConsumer) -> None:
         self._shards.progress[consumer.shard.key] = consumer.progress
-        self._is_finished = None
         if consumer.progress.is_ended:
             # Its children may be read now; they are listed at once, not with the next round.
             self._endings += 1
