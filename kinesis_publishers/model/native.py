@@ -14,6 +14,8 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
+from attrs import define, evolve, field
+
 SWITCH: Final = "KINESIS_PUBLISHERS_NATIVE"
 # What the functions take and return; it changes together with them.
 _INTERFACE: Final = 2
@@ -25,6 +27,7 @@ Buffers: TypeAlias = tuple[bytes, bytes, bytes | None]
 """Offsets of 32 bits, data, and a bitmap of the values that are there, or ``None`` for all."""
 
 
+@define(eq=False, repr=False)
 class PackedColumn(Sequence[Any]):
     """Bytes or text that become objects only when they are asked for.
 
@@ -35,31 +38,18 @@ class PackedColumn(Sequence[Any]):
         has_aggregates: whether a value of the whole column may begin like an aggregate.
     """
 
-    __slots__ = (
-        "_is_text",
-        "_offsets",
-        "_stop",
-        "buffers",
-        "has_aggregates",
-        "is_ascending",
-        "start",
-    )
+    buffers: Buffers
+    _is_text: bool = field(kw_only=True)
+    is_ascending: bool = field(default=False, kw_only=True)
+    has_aggregates: bool = field(default=True, kw_only=True)
+    start: int = field(default=0, kw_only=True)
+    _stop: int = field(default=-1, kw_only=True)
+    _offsets: memoryview[int] = field(init=False)
 
-    def __init__(
-        self,
-        buffers: Buffers,
-        *,
-        is_text: bool,
-        is_ascending: bool = False,
-        has_aggregates: bool = True,
-        part: tuple[int, int] | None = None,
-    ) -> None:
-        self.buffers = buffers
-        self.is_ascending = is_ascending
-        self.has_aggregates = has_aggregates
-        self._is_text = is_text
-        self._offsets = memoryview(buffers[0]).cast("i")
-        self.start, self._stop = part or (0, len(self._offsets) - 1)
+    def __attrs_post_init__(self) -> None:
+        self._offsets = memoryview(self.buffers[0]).cast("i")
+        if self._stop < 0:
+            self._stop = len(self._offsets) - 1
 
     @property
     def total_bytes(self) -> int:
@@ -83,13 +73,7 @@ class PackedColumn(Sequence[Any]):
             start, stop, step = index.indices(len(self))
             if step != 1:
                 return list(self)[index]
-            return PackedColumn(
-                self.buffers,
-                is_text=self._is_text,
-                is_ascending=self.is_ascending,
-                has_aggregates=self.has_aggregates,
-                part=(self.start + start, self.start + max(start, stop)),
-            )
+            return evolve(self, start=self.start + start, stop=self.start + max(start, stop))
         at = range(self.start, self._stop)[index]
         return self._value(at, self._offsets[at], self._offsets[at + 1])
 
