@@ -39,7 +39,7 @@ RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
         guarded=r"^(?!kinesis_publishers\.errors\.\w+$).*\.",
         section=_SECTION,
         doc="An error after which reading a shard is retried without a limit, in addition to the "
-        "built-in ones. i counts from 0 without gaps; all errors apply.",
+        "built-in ones. i numbers the errors, which all apply.",
     ),
     placeholder="[i]",
     name_pattern=r"\[[0-9]{1,4}\]",

@@ -11,7 +11,6 @@ from attrs import frozen
 from kinesis_publishers.config.assignments import unread_custom_problems
 from kinesis_publishers.config.catalogue import OWN_OPTIONS, option_sets
 from kinesis_publishers.config.option import Lookup, Option, value_text
-from kinesis_publishers.config.retries import RECOVERABLE_ERRORS
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS, AwsConfig, credential_problems
 from kinesis_publishers.config.sections.checkpoints import (
     ALL,
@@ -88,7 +87,6 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *_limits_of_aws(lookup),
         *_checkpoint_problems(lookup),
         *_assignment_problems(lookup, streams),
-        *_recoverable_problems(lookup),
         *_spill_problems(lookup),
         *credential_problems(lookup),
         *unread_custom_problems(lookup),
@@ -268,18 +266,6 @@ def _assignment_problems(lookup: Lookup, streams: _Streams) -> Iterator[ConfigEr
             f"{lookup.written_key(shards)} names the only shards to read, and {other}: remove one "
             "of the two"
         )
-
-
-def _recoverable_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    indices = sorted(int(name.strip("[]")) for name in lookup.members(RECOVERABLE_ERRORS))
-    for expected, found in enumerate(indices):
-        if expected != found:
-            present = RECOVERABLE_ERRORS.of(f"[{found}]").full_key
-            absent = RECOVERABLE_ERRORS.of(f"[{expected}]").full_key
-            yield InvalidOptionError(
-                f"{present} is set but {absent} is not: count from 0 without gaps"
-            )
-            return
 
 
 def _spill_problems(lookup: Lookup) -> Iterator[ConfigError]:
