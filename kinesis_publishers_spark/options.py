@@ -13,7 +13,6 @@ from kinesis_publishers.config import (
     Flag,
     Lookup,
     Option,
-    OptionSet,
     Section,
     Size,
     SourceConfig,
@@ -159,5 +158,5 @@ def _trigger_problems(lookup: Lookup) -> Iterator[ConfigError]:
         )
 
 
-OPTION_SET: Final = OptionSet(sections=(SparkConfig,), rules=(_unknown_ends, _trigger_problems))
-"""The declarations of this package; ``config/catalogue.py`` imports them by name."""
+RULES: Final = (_unknown_ends, _trigger_problems)
+"""The rules between options; ``config/catalogue.py`` finds them, and the sections, by name."""

@@ -8,7 +8,6 @@ an option, the sections, the catalogue of all options, the rules between them, a
 from __future__ import annotations
 
 from kinesis_publishers.config.assignments import Assignments as Assignments
-from kinesis_publishers.config.catalogue import OptionSet as OptionSet
 from kinesis_publishers.config.catalogue import extension_options as extension_options
 from kinesis_publishers.config.catalogue import find_bare_option as find_bare_option
 from kinesis_publishers.config.catalogue import find_option as find_option

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, Final
 
-from attrs import frozen
-
-from kinesis_publishers.config.option import PREFIXES, Lookup, Option, OptionFamily, Section
+from kinesis_publishers.config.option import PREFIXES, Option, OptionFamily, Section
 from kinesis_publishers.config.parsers import Parsed, Scalar
 from kinesis_publishers.config.retries import OUTAGE, RECOVERABLE_ERRORS
 from kinesis_publishers.config.sections import (
@@ -25,45 +24,24 @@ from kinesis_publishers.config.sections import (
     registration,
     source,
 )
-from kinesis_publishers.errors import ConfigError
 
-
-@frozen(kw_only=True)
-class OptionSet:
-    """The options that a package declares for itself, and the rules between them."""
-
-    sections: tuple[type[Section], ...]
-    rules: tuple[Callable[[Lookup], Iterator[ConfigError]], ...] = ()
-
-
-# Strings, not imports: these packages are built on this one. Each module has an OPTION_SET.
+# Strings, not imports: these packages are built on this one. Each module has sections, and RULES.
 _EXTENSIONS: Final = ("kinesis_publishers_spark.options",)
 
+
+def _sections_in(*modules: ModuleType) -> tuple[type[Section], ...]:
+    """Return the sections that ``modules`` declare, in their order."""
+    return tuple(
+        one
+        for module in modules
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, Section) and one.__module__ == module.__name__
+    )
+
+
 # In the order of the reference, in which extensions come between the two groups.
-_READING: Final[tuple[type[Section], ...]] = (
-    source.StreamsConfig,
-    source.SourceConfig,
-    positions.InitialPositionConfig,
-    aws.AwsConfig,
-    aws.CredentialsConfig,
-    reading.PollingConfig,
-    reading.DiscoveryConfig,
-    registration.RegistrationConfig,
-    reading.SubscriptionHttpConfig,
-    reading.FanOutConfig,
-    reading.PendingConfig,
-    reading.ProcessingConfig,
-    reading.WatermarkConfig,
-    metrics.MetricsConfig,
-)
-_OTHERS: Final[tuple[type[Section], ...]] = (
-    positions.EndingPositionConfig,
-    checkpoints.CheckpointConfig,
-    *checkpoints.STORE_SECTIONS.values(),
-    checkpoints.AssignmentConfig,
-    checkpoints.LeaseConfig,
-    producing.ProducerConfig,
-)
+_READING: Final = _sections_in(source, positions, aws, reading, registration, metrics)
+_OTHERS: Final = _sections_in(checkpoints, producing)
 CUSTOM_PREFIX: Final = "custom."
 
 
@@ -102,14 +80,14 @@ OWN_OPTIONS: Final = _options_in(*_READING, *_OTHERS)
 
 
 @cache
-def option_sets() -> tuple[OptionSet, ...]:
+def extensions() -> tuple[Any, ...]:
     found = (name for name in _EXTENSIONS if find_spec(name.partition(".")[0]))
-    return tuple(import_module(name).OPTION_SET for name in found)
+    return tuple(map(import_module, found))
 
 
 @cache
 def all_sections() -> tuple[type[Section], ...]:
-    return (*_READING, *(section for one in option_sets() for section in one.sections), *_OTHERS)
+    return (*_READING, *_sections_in(*extensions()), *_OTHERS)
 
 
 @cache

@@ -37,6 +37,10 @@ class Options(TypedDict, total=False):
     stream_initpos_timestamp: str | None
     stream_initpos_timestamp_format: str | None
     stream_initpos_shards: str | None
+    stream_endpos: Literal["LATEST", "AT_TIMESTAMP"] | None
+    stream_endpos_timestamp: str | None
+    stream_endpos_timestamp_format: str | None
+    stream_endpos_shards: str | None
     region: str | None
     endpoint: str | None
     cabundle: str | None
@@ -77,6 +81,23 @@ class Options(TypedDict, total=False):
     list_shards_backoff_max: Time | None
     list_shards_backoff_expconst: float | None
     shard_order: Literal["parents-first", "none"] | None
+    shard_subscribetoshard_maxretries: int | None
+    shard_subscribetoshard_backoff_base: Time | None
+    shard_subscribetoshard_backoff_max: Time | None
+    shard_subscribetoshard_backoff_expconst: float | None
+    shard_subscribetoshard_timeout: Time | None
+    pending_waittimeoutmillis: Time | None
+    stream_efo_http_version: Literal["auto", "2", "1.1"] | None
+    stream_efo_http_client_read_timeout: Time | None
+    processing_slow_after: Time | None
+    pending_maxrecords: int | None
+    pending_maxbytes: int | str | None
+    watermark_assigner: str | type[object] | None
+    watermark_disordermillis: Time | None
+    shard_idle_interval: Time | None
+    watermark_sync_interval: Time | None
+    watermark_lookahead_millis: Time | None
+    watermark_sync_queue_capacity: int | None
     stream_efo_consumername: str | None
     stream_efo_registration: Literal["LAZY", "EAGER", "NONE"] | None
     stream_efo_deregister: Literal["created", "never"] | None
@@ -98,23 +119,6 @@ class Options(TypedDict, total=False):
     stream_deregisterstreamconsumer_backoff_base: Time | None
     stream_deregisterstreamconsumer_backoff_max: Time | None
     stream_deregisterstreamconsumer_backoff_expconst: float | None
-    stream_efo_http_version: Literal["auto", "2", "1.1"] | None
-    stream_efo_http_client_read_timeout: Time | None
-    shard_subscribetoshard_maxretries: int | None
-    shard_subscribetoshard_backoff_base: Time | None
-    shard_subscribetoshard_backoff_max: Time | None
-    shard_subscribetoshard_backoff_expconst: float | None
-    shard_subscribetoshard_timeout: Time | None
-    pending_waittimeoutmillis: Time | None
-    pending_maxrecords: int | None
-    pending_maxbytes: int | str | None
-    processing_slow_after: Time | None
-    watermark_assigner: str | type[object] | None
-    watermark_disordermillis: Time | None
-    shard_idle_interval: Time | None
-    watermark_sync_interval: Time | None
-    watermark_lookahead_millis: Time | None
-    watermark_sync_queue_capacity: int | None
     metrics_sinks: str | Sequence[str] | None
     progress: bool | None
     metrics_level: Literal["shard", "stream"] | None
@@ -125,10 +129,6 @@ class Options(TypedDict, total=False):
     metrics_cloudwatch_namespace: str | None
     metrics_cloudwatch_intervalmillis: Time | None
     metrics_cloudwatch_endpoint: str | None
-    stream_endpos: Literal["LATEST", "AT_TIMESTAMP"] | None
-    stream_endpos_timestamp: str | None
-    stream_endpos_timestamp_format: str | None
-    stream_endpos_shards: str | None
     checkpoint_application: str | None
     checkpoint_store: str | type[object] | None
     checkpoint_intervalmillis: Time | None

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from attrs import frozen
 
 from kinesis_publishers.config.assignments import unread_custom_problems
-from kinesis_publishers.config.catalogue import OWN_OPTIONS, option_sets
+from kinesis_publishers.config.catalogue import OWN_OPTIONS, extensions
 from kinesis_publishers.config.option import Lookup, Option, value_text
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS, AwsConfig, credential_problems
 from kinesis_publishers.config.sections.checkpoints import (
@@ -82,7 +82,7 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *position_problems(lookup),
         *_fan_out_problems(lookup, streams),
         *_positions_of_streams(lookup, streams),
-        *(problem for one in option_sets() for rule in one.rules for problem in rule(lookup)),
+        *(problem for one in extensions() for rule in one.RULES for problem in rule(lookup)),
         *_other_regions(lookup, streams),
         *_limits_of_aws(lookup),
         *_checkpoint_problems(lookup),

@@ -39,6 +39,36 @@ AWS_DOMAINS: Final = _domains()
 ANY_AWS_DOMAIN: Final = f"(?:{'|'.join(map(re.escape, AWS_DOMAINS))})"
 
 
+class AwsConfig(Section, section="AWS"):
+    """The endpoint and region of Kinesis, and the credentials for it."""
+
+    region: Option[str | None] = Option(
+        key="aws.region",
+        parser=Text(accepts="a region such as eu-west-1", pattern=r"[a-zA-Z0-9][a-zA-Z0-9-]{0,62}"),
+        doc="The region. The default is that of the stream's ARN, of AWS_REGION, or of botocore's "
+        "chain. A region that contradicts an ARN is an error, unless aws.endpoint is set.",
+    )
+    endpoint_url: Option[str | None] = Option(
+        key="aws.endpoint", parser=URL, doc="The URL of a Kinesis endpoint other than AWS's own."
+    )
+    ca_bundle: Option[str | None] = Option(
+        key="aws.cabundle",
+        parser=Text(accepts="the path of a file with CA certificates in PEM format"),
+        doc="The CA certificates for an https endpoint that is not AWS's own. The default is "
+        "AWS_CA_BUNDLE, or botocore's.",
+    )
+    credentials: Derived[CredentialsConfig] = Derived(
+        lambda lookup: CredentialsConfig.from_properties(lookup)
+    )
+    max_connections: Option[int] = Option(
+        key="stream.efo.http-client.max-concurrency",
+        default=10_000,
+        section="Enhanced fan-out",
+        doc="The connection limit of the data plane, and of subscriptions over HTTP/1.1. Over "
+        "HTTP/2 each subscription has its own connection, without a limit.",
+    )
+
+
 class CredentialsProvider(Enum):
     AUTO = "AUTO"
     BASIC = "BASIC"
@@ -211,31 +241,3 @@ def credential_problems(lookup: Lookup, depth: int = 0) -> Iterator[ConfigError]
             )
     if provider is CredentialsProvider.ASSUME_ROLE:
         yield from credential_problems(lookup, depth + 1)
-
-
-class AwsConfig(Section, section="AWS"):
-    """The endpoint and region of Kinesis, and the credentials for it."""
-
-    region: Option[str | None] = Option(
-        key="aws.region",
-        parser=Text(accepts="a region such as eu-west-1", pattern=r"[a-zA-Z0-9][a-zA-Z0-9-]{0,62}"),
-        doc="The region. The default is that of the stream's ARN, of AWS_REGION, or of botocore's "
-        "chain. A region that contradicts an ARN is an error, unless aws.endpoint is set.",
-    )
-    endpoint_url: Option[str | None] = Option(
-        key="aws.endpoint", parser=URL, doc="The URL of a Kinesis endpoint other than AWS's own."
-    )
-    ca_bundle: Option[str | None] = Option(
-        key="aws.cabundle",
-        parser=Text(accepts="the path of a file with CA certificates in PEM format"),
-        doc="The CA certificates for an https endpoint that is not AWS's own. The default is "
-        "AWS_CA_BUNDLE, or botocore's.",
-    )
-    credentials: Derived[CredentialsConfig] = Derived(CredentialsConfig.from_properties)
-    max_connections: Option[int] = Option(
-        key="stream.efo.http-client.max-concurrency",
-        default=10_000,
-        section="Enhanced fan-out",
-        doc="The connection limit of the data plane, and of subscriptions over HTTP/1.1. Over "
-        "HTTP/2 each subscription has its own connection, without a limit.",
-    )

@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from kinesis_publishers.config import Properties, extension_options
-from kinesis_publishers.config.catalogue import OWN_OPTIONS, all_options, option_sets
+from kinesis_publishers.config.catalogue import OWN_OPTIONS, all_options
 from kinesis_publishers.errors import ConfigErrors
+from kinesis_publishers_spark.options import SparkConfig
 
 _ALONE = """
 import sys
@@ -21,10 +22,8 @@ Properties.parse({"kinesis.streams": "orders", "kinesis.spark.parallelism": 3})
 
 
 def test_the_options_of_an_extension_are_known_to_all_but_the_framework() -> None:
-    (spark,) = option_sets()
-    (section,) = spark.sections
-    assert extension_options() == section.options()
-    assert set(all_options()) == {*OWN_OPTIONS, *section.options()}
+    assert extension_options() == SparkConfig.options()
+    assert set(all_options()) == {*OWN_OPTIONS, *SparkConfig.options()}
 
 
 def test_rules_of_an_extension_are_reported_with_all_others() -> None:
