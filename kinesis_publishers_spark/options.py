@@ -8,9 +8,6 @@ from enum import Enum
 from typing import Final
 
 from kinesis_publishers.config import (
-    Choice,
-    Duration,
-    Flag,
     Lookup,
     Option,
     Section,
@@ -43,7 +40,6 @@ class SparkConfig(Section, section="Spark"):
 
     planner: Option[Planner] = Option(
         key="spark.planner",
-        parser=Choice(members=Planner),
         default=Planner.AUTO,
         doc="Which processes read the records: the driver, ahead of the micro-batch (prefetch), "
         "or the executors, after the driver has found its end (ranges). auto uses prefetch at "
@@ -51,7 +47,6 @@ class SparkConfig(Section, section="Spark"):
     )
     alignment: Option[Alignment] = Option(
         key="spark.alignment",
-        parser=Choice(members=Alignment),
         default=Alignment.ARRIVAL,
         doc="With arrival, a micro-batch ends at the same arrival time in all shards, so that "
         "withWatermark drops no row of a shard that is behind. With none, each shard is read "
@@ -59,7 +54,6 @@ class SparkConfig(Section, section="Spark"):
     )
     alignment_patience_seconds: Option[float] = Option(
         key="spark.alignment.patience",
-        parser=Duration(),
         default=30_000.0,
         doc="How long the other shards wait for a shard that cannot be read. After that they "
         "continue without it, with a warning.",
@@ -81,7 +75,6 @@ class SparkConfig(Section, section="Spark"):
     )
     target_batch_seconds: Option[float] = Option(
         key="spark.targetbatchduration",
-        parser=Duration(),
         default=10_000.0,
         doc="The target duration of a backlog micro-batch under ranges. A failed one repeats that "
         "much work. A micro-batch has at least 32 MiB of each shard. Set this option to the "
@@ -103,7 +96,6 @@ class SparkConfig(Section, section="Spark"):
     )
     max_trigger_delay_seconds: Option[float] = Option(
         key="spark.maxtriggerdelay",
-        parser=Duration(),
         default=900_000.0,
         doc="How long the next micro-batch may wait for spark.minrecordspertrigger, counted from "
         "the last one.",
@@ -117,14 +109,12 @@ class SparkConfig(Section, section="Spark"):
     )
     include_metadata: Option[bool] = Option(
         key="spark.includemetadata",
-        parser=Flag(),
         default=False,
         doc="Whether rows have the columns subSequenceNumber, explicitHashKey, encryptionType and "
         "recordId, with which a store can deduplicate records.",
     )
     include_batch_marker: Option[bool] = Option(
         key="spark.includebatchmarker",
-        parser=Flag(),
         default=False,
         doc="Whether the sink marks each record with its micro-batch, and rows of the source have "
         "the column batchMarker, by which dropDuplicates removes records that were written "

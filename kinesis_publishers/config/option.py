@@ -22,7 +22,7 @@ from typing import (
 
 from attrs import Factory, evolve, field, fields_dict, frozen
 
-from kinesis_publishers.config.parsers import Choice, Flag, Parser, Scalar, WholeNumber
+from kinesis_publishers.config.parsers import Choice, Duration, Flag, Parser, Scalar, WholeNumber
 from kinesis_publishers.errors import InvalidOptionError, MissingOptionError
 
 T = TypeVar("T")
@@ -85,6 +85,8 @@ def _parser_of_default(option: Option[Any]) -> Parser[Any]:
         return Choice(members=type(default))
     if isinstance(default, int):
         return WholeNumber(minimum=1)
+    if isinstance(default, float):
+        return Duration()
     raise TypeError(f"the option {option.key!r} needs a parser")
 
 
@@ -97,7 +99,7 @@ class Option(Declared[T]):
         doc: what the option does, for the reference.
         default: None only for an ``Option[X | None]``.
         parser: also describes what is accepted, and the unit. The default has that of a bool, of a
-            member of an enum, or of a whole number of at least 1.
+            member of an enum, of a whole number of at least 1, or (a float) of a duration in ms.
         section: its part of the reference, by default that of its class.
         secret: whether its value is masked wherever it might be shown.
         required: whether a complete configuration needs it.

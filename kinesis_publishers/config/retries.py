@@ -22,7 +22,6 @@ _START_SECONDS: Final = 30.0
 
 OUTAGE: Final = Option(
     key="retry.outagemillis",
-    parser=Duration(),
     default=300_000.0,
     section=_SECTION,
     doc="How long every call is retried, even after its maxretries. By default, calls to a "

@@ -55,7 +55,6 @@ class CheckpointConfig(Section, section="Checkpoints"):
     )
     interval_seconds: Option[float] = Option(
         key="checkpoint.intervalmillis",
-        parser=Duration(),
         default=10_000.0,
         doc="How long processed records may wait for their checkpoint; a crash repeats them.",
     )
@@ -306,7 +305,6 @@ class LeaseConfig(Section, section="Workers"):
     )
     handover_seconds: Option[float] = Option(
         key="lease.handovermillis",
-        parser=Duration(),
         default=30_000.0,
         doc="How long a worker may take to finish its records of a shard that another one wants. "
         "Then the shard is taken from it, with 0 immediately, and records may be repeated.",

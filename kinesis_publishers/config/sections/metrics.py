@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 from kinesis_publishers.config.option import Option, Section
-from kinesis_publishers.config.parsers import Duration, Flag, Scalar, Text, WholeNumber
+from kinesis_publishers.config.parsers import Duration, Scalar, Text, WholeNumber
 
 _REPORTERS: Final = {
     "log": "kinesis_publishers.metrics.sinks:EventLog",
@@ -70,7 +70,6 @@ class MetricsConfig(Section, section="Metrics"):
     )
     traces: Option[bool] = Option(
         key="metrics.traces",
-        parser=Flag(),
         default=True,
         doc="Whether a program with a tracer provider of OpenTelemetry has spans of what it puts.",
     )

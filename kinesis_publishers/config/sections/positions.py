@@ -27,8 +27,6 @@ _OR_TIME: Final = ", or a time such as -1h or 2026-11-26T10:00:00Z"
 _SHARD_PREFIX: Final = "shardId-"
 _SHARD_ID: Final = rf"{_SHARD_PREFIX}[a-zA-Z0-9_.-]{{1,120}}"
 _SEQUENCE_NUMBER: Final = r"0|[1-9][0-9]{0,128}"
-# Of the year 9999, with which calendars end.
-_LAST_MILLISECOND: Final = 253_402_300_799_999
 
 
 class InitialPosition(Enum):
@@ -108,8 +106,6 @@ def _parse_position(position: object) -> StartingPosition | None:
         raise ValueError("not a sequence number")
     if kind is not PositionType.AT_TIMESTAMP:
         return StartingPosition(kind, SequenceNumber(marker))
-    if int(marker) > _LAST_MILLISECOND:
-        raise ValueError("beyond all calendars")
     return StartingPosition.at_timestamp(datetime.fromtimestamp(int(marker) / 1000, UTC))
 
 

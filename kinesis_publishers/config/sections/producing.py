@@ -62,7 +62,6 @@ class ProducerConfig(Section, section="Producer"):
 
     linger_seconds: Option[float] = Option(
         key="producer.lingermillis",
-        parser=Duration(),
         default=100.0,
         spellings=("producer.recordmaxbufferedtime",),
         doc="How long a record waits for others to share a call or an aggregate with.",
@@ -102,7 +101,7 @@ class ProducerConfig(Section, section="Producer"):
     )
     spill_bytes: Option[int] = Option(
         key="producer.spill.maxbytes",
-        parser=Size(minimum=1),
+        parser=Size(),
         default=1024 * _MIB,
         doc="How many bytes of records, with their partition keys, that directory may have. Its "
         "file is a little larger. Each record on disk also takes 0.2 to 2 KB of memory.",
@@ -192,14 +191,12 @@ class ProducerConfig(Section, section="Producer"):
     )
     backoff_base_seconds: ClassVar[Option[float]] = Option(
         key="producer.backoff.base",
-        parser=Duration(),
         default=100.0,
         doc="The upper bound of the first delay before a refused record is retried. It doubles "
         "with each attempt.",
     )
     backoff_max_seconds: ClassVar[Option[float]] = Option(
         key="producer.backoff.max",
-        parser=Duration(),
         default=5_000.0,
         doc="The longest delay before a refused record is retried.",
     )

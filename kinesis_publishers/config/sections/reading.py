@@ -75,7 +75,6 @@ class DiscoveryConfig(Section, section="Discovery"):
 
     interval_seconds: Option[float] = Option(
         key="shard.discovery.intervalmillis",
-        parser=Duration(),
         default=10_000.0,
         doc="How often ListShards looks for new shards.",
     )
@@ -111,7 +110,6 @@ class FanOutConfig(Section, section="Enhanced fan-out"):
     )
     space_timeout_seconds: Option[float] = Option(
         key="pending.waittimeoutmillis",
-        parser=Duration(),
         default=30_000.0,
         section="Backpressure",
         doc="How long a subscription may wait for room in the pool, or for one delivery to end, "
@@ -190,7 +188,6 @@ class WatermarkConfig(Section, section="Watermarks"):
     )
     disorder_seconds: Option[float] = Option(
         key="watermark.disordermillis",
-        parser=Duration(),
         default=0.0,
         doc="How far out of order event times may be within a shard: the distance of the "
         "watermark from the latest event time.",
@@ -204,14 +201,12 @@ class WatermarkConfig(Section, section="Watermarks"):
     )
     sync_interval_seconds: Option[float] = Option(
         key="watermark.sync.interval",
-        parser=Duration(),
         default=30_000.0,
         doc="How often workers with leases publish the watermarks of their shards. A shard that "
         "receives records publishes its watermark sooner, with each checkpoint.",
     )
     lookahead_seconds: Option[float] = Option(
         key="watermark.lookahead.millis",
-        parser=Duration(),
         default=0.0,
         doc="How far a shard may be ahead of the others in event time. With 0, no shard waits. "
         "With leases, set it to at least twice watermark.sync.interval and at least "
