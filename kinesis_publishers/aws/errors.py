@@ -57,6 +57,10 @@ _NOT_NOW = re.compile(
     "InternalFailure|InternalServerError|ServiceUnavailable|RequestTimeout(Exception)?$"
     "|PriorRequestNotComplete|TransactionInProgress"
 )
+# What CloudWatch does not take, and would not take again.
+_NOT_VALID = re.compile(
+    "InvalidFormat|InvalidParameter|Missing(Required)?Parameter|RequestEntityTooLarge|Validation"
+)
 _CERTIFICATE_ADVICE = (
     "set aws.cabundle (or AWS_CA_BUNDLE) to the CA certificates of the endpoint, or of the proxy "
     "that opens its connections"
@@ -254,6 +258,8 @@ def service_error(
         unknown = ThroughputExceededError, "the call rate of the account is used up"
     elif _NOT_NOW.match(code):
         unknown = InternalServiceError, ""
+    elif service == "cloudwatch" and _NOT_VALID.match(code):
+        unknown = InvalidArgumentError, ""
     name = code.removesuffix("Exception")
     meanings = map(_BY_CODE.get, (f"{operation} {name}", f"{service} {name}", name))
     kind, advice = next(filter(None, meanings), unknown)

@@ -14,10 +14,10 @@ from attrs import define, frozen
 
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.aws.clients import ServiceAddress, open_client
-from kinesis_publishers.aws.errors import RefusedError, mapped_errors
+from kinesis_publishers.aws.errors import mapped_errors
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import AwsConfig, MetricsConfig, Properties
-from kinesis_publishers.errors import ServiceError
+from kinesis_publishers.errors import InvalidArgumentError, ServiceError
 from kinesis_publishers.events import Event
 from kinesis_publishers.metrics.cloudwatch_table import KCL_METRICS, KPL_METRICS
 from kinesis_publishers.metrics.metric import Metric, MetricTable, stream_of
@@ -36,21 +36,6 @@ _METRICS: Final = MetricTable((*KCL_METRICS.metrics, *KPL_METRICS.metrics))
 _NOT_SENT: Final = (
     "Metrics could not be sent to CloudWatch: %s; up to %d data are kept and sent with the next "
     "ones. This needs the permission cloudwatch:PutMetricData and a route to the endpoint."
-)
-# Refused for its content: it would be refused again, and block everything after it.
-_INVALID: Final = frozenset(
-    {
-        "InvalidFormat",
-        "InvalidParameterCombination",
-        "InvalidParameterCombinationException",
-        "InvalidParameterValue",
-        "InvalidParameterValueException",
-        "MissingParameter",
-        "MissingRequiredParameterException",
-        "RequestEntityTooLarge",
-        "ValidationError",
-        "ValidationException",
-    }
 )
 
 
@@ -83,7 +68,8 @@ class CloudWatchUpload:
             try:
                 self._put(request)
                 is_taken = True
-            except RefusedError as error:
+            except InvalidArgumentError as error:
+                # It would be refused again, and block everything after it.
                 _LOGGER.warning(
                     "CloudWatch refuses %d metric data for good; they are dropped: %s",
                     len(request),
@@ -115,13 +101,8 @@ class CloudWatchUpload:
         self._gives_up.set()
 
     def _put(self, request: list[dict[str, Any]]) -> None:
-        with mapped_errors(
-            "PutMetricData",
-            self._namespace,
-            service="cloudwatch",
-            client=self._client,
-            unless=_INVALID,
-        ):
+        where, client = self._namespace, self._client
+        with mapped_errors("PutMetricData", where, service="cloudwatch", client=client):
             if self._client is None:
                 self._client = self._create_client()
             self._client.put_metric_data(Namespace=self._namespace, MetricData=request)
