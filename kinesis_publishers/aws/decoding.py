@@ -8,8 +8,7 @@ shapes that matter. A hypothesis test compares it with botocore's parser, field 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -17,8 +16,7 @@ import pybase64
 from botocore.utils import parse_timestamp
 
 from kinesis_publishers.aws import cbor
-from kinesis_publishers.aws.errors import UNREADABLE
-from kinesis_publishers.errors import MalformedResponseError
+from kinesis_publishers.aws.errors import complete_answer
 from kinesis_publishers.model import ChildShard, HashRange, RecordPage
 from kinesis_publishers.model.native import NativeColumns, PackedColumn, native
 
@@ -41,7 +39,7 @@ def decode_get_records(
     """
     if (found := decode_natively(body, is_cbor=is_cbor, is_packed=is_packed)) is not None:
         return found[0]
-    with refuse_undecodable("GetRecords", len(body)):
+    with complete_answer("GetRecords", f"{len(body)} bytes"):
         answer, payloads = _parse_cbor(body) if is_cbor else parse_records(body)
         # Its memory serves what is decoded next.
         del body
@@ -73,20 +71,6 @@ def decode_natively(
         millis_behind_latest=columns.millis_behind_latest,
     )
     return page, columns.continuation
-
-
-@contextmanager
-def refuse_undecodable(operation: str, size: int) -> Iterator[None]:
-    """Report what the decoding of ``size`` bytes raises as ``MalformedResponseError``."""
-    try:
-        yield
-    except UNREADABLE as error:
-        raise MalformedResponseError(
-            f"The answer to {operation} ({size} bytes) could not be decoded: {error!r}. "
-            "Nothing of it was delivered.",
-            operation=operation,
-            code="MalformedResponse",
-        ) from error
 
 
 def parse_records(body: bytes) -> tuple[dict[str, Any], list[bytes] | None]:

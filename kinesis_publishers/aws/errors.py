@@ -364,7 +364,7 @@ def complete_answer(operation: str, where: str) -> Iterator[None]:
     except UNREADABLE as error:
         raise MalformedResponseError(
             f"{operation} of {where}: the answer is not one of AWS, or was cut off: "
-            f"{_ENDPOINT_ADVICE} ({error!r})",
+            f"{_ENDPOINT_ADVICE} ({error!r}). Nothing of it was used.",
             operation=operation,
             code="MalformedResponse",
         ) from error

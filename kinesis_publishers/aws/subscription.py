@@ -12,13 +12,8 @@ from attrs import define, field
 from kinesis_publishers.abc import ShardSubscription
 from kinesis_publishers.aws.calls import Answer, ServiceCalls
 from kinesis_publishers.aws.carriers.carrier import SubscriptionResponse
-from kinesis_publishers.aws.decoding import (
-    decode_natively,
-    decode_page,
-    parse_records,
-    refuse_undecodable,
-)
-from kinesis_publishers.aws.errors import service_error
+from kinesis_publishers.aws.decoding import decode_natively, decode_page, parse_records
+from kinesis_publishers.aws.errors import complete_answer, service_error
 from kinesis_publishers.aws.event_stream import EventStreamDecoder, Frame
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.errors import (
@@ -41,7 +36,7 @@ def carries_records(headers: Mapping[str, str]) -> bool:
 
 def decode_event(payload: bytes, *, is_packed: bool = False) -> SubscriptionEvent:
     """Decode the payload of a ``SubscribeToShardEvent``; raises as ``decode_get_records``."""
-    with refuse_undecodable(OPERATION, len(payload)):
+    with complete_answer(OPERATION, f"{len(payload)} bytes"):
         found = decode_natively(payload, is_cbor=False, is_packed=is_packed)
         if found is not None and found[0].next_shard_iterator is None:
             page, continuation = found

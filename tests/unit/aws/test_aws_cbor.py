@@ -130,7 +130,7 @@ def test_a_payload_in_pieces_is_put_together():
     ],
 )
 def test_what_the_service_does_not_send_is_refused(body: bytes):
-    with pytest.raises(MalformedResponseError, match="Nothing of it was delivered") as caught:
+    with pytest.raises(MalformedResponseError, match="Nothing of it was used") as caught:
         decode_get_records(body, is_cbor=True)
     assert caught.value.retryable
 

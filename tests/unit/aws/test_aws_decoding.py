@@ -203,7 +203,7 @@ def one_record(**changes: object) -> dict[str, Any]:
     ],
 )
 def test_what_the_service_model_does_not_allow_is_refused(answer: object):
-    with pytest.raises(MalformedResponseError, match="Nothing of it was delivered"):
+    with pytest.raises(MalformedResponseError, match="Nothing of it was used"):
         decode_get_records(as_body(answer))
 
 

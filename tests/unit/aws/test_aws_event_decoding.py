@@ -80,7 +80,7 @@ def test_an_event_never_has_an_iterator():
 
 @pytest.mark.parametrize("continuation", ["", "abc", "-1", "1.5", "\u0661", 5, 0, [], {}, False])
 def test_a_continuation_that_is_no_number_is_not_taken_for_the_end(continuation: object):
-    with pytest.raises(MalformedResponseError, match="Nothing of it was delivered") as raised:
+    with pytest.raises(MalformedResponseError, match="Nothing of it was used") as raised:
         decode_event(payload(ContinuationSequenceNumber=continuation))
     assert raised.value.retryable
     assert raised.value.operation == "SubscribeToShard"
