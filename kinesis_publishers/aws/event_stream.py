@@ -2,6 +2,7 @@
 
 A frame has its own length and that of its headers, a CRC of both lengths, the headers, the payload,
 and a CRC of everything before (AWS event stream encoding, in the Transcribe developer guide).
+botocore parses the headers; its own buffer would copy a frame for each chunk.
 """
 
 from __future__ import annotations
@@ -23,10 +24,6 @@ _LENGTH = struct.Struct("!H")
 _MAX_HEADER_BYTES = 128 * 1024
 _MAX_PAYLOAD_BYTES = 24 * 1024 * 1024
 _STRING = 7
-_BYTE_ARRAY = 6
-# The size in bytes of the other types of headers: two booleans, integers of 1, 2, 4 and 8 bytes, a
-# timestamp and a UUID.
-_FIXED_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
 @frozen
@@ -131,15 +128,14 @@ class EventStreamDecoder:
         return FrameHead(headers, start, payload_bytes)
 
     def _parse_headers(self, data: bytes) -> dict[str, str]:
-        headers: dict[str, str | None] = {}
+        # The local Kinesis only encodes frames, and needs no SDK.
+        from botocore.eventstream import EventStreamHeaderParser, ParserError
+
         try:
-            for name, value in _headers(data):
-                if name in headers:
-                    raise ValueError(f"{name} comes twice")
-                headers[name] = value
-        except (ValueError, KeyError, IndexError, struct.error) as error:
+            headers = EventStreamHeaderParser().parse(data)
+        except (ParserError, ValueError, KeyError, struct.error) as error:
             raise self._malformed(f"a frame has headers that cannot be read ({error!r})") from error
-        return {name: value for name, value in headers.items() if value is not None}
+        return {name: value for name, value in headers.items() if isinstance(value, str)}
 
     def _malformed(self, problem: str) -> MalformedResponseError:
         return MalformedResponseError(
@@ -147,24 +143,6 @@ class EventStreamDecoder:
             operation=_OPERATION,
             code="MalformedResponse",
         )
-
-
-def _headers(data: bytes) -> Iterator[tuple[str, str | None]]:
-    """Yield each header; a value that is not a string is ``None``."""
-    position = 0
-    while position < len(data):
-        name_end = position + 1 + data[position]
-        name = data[position + 1 : name_end].decode()
-        kind = data[name_end]
-        start = name_end + 1
-        if kind in (_STRING, _BYTE_ARRAY):
-            start += _LENGTH.size
-            position = start + _LENGTH.unpack_from(data, name_end + 1)[0]
-        else:
-            position = start + _FIXED_BYTES[kind]
-        if position > len(data):
-            raise ValueError("a header is longer than all of them")
-        yield name, data[start:position].decode() if kind == _STRING else None
 
 
 def encode_frame(headers: Mapping[str, str], payload: bytes) -> bytes:
