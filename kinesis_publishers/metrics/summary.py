@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple, Self
+from typing import Self
 
 from attrs import define
 
@@ -36,18 +36,6 @@ class _Interval:
         )
 
 
-class _Answer(NamedTuple):
-    """The last answer of a shard; before the first one, the time when reading began.
-
-    Attributes:
-        lag: how far it was behind the tip, in milliseconds, if known.
-        at: in seconds of the monotonic clock.
-    """
-
-    lag: int | None
-    at: float
-
-
 class SummaryLog(EventReporter):
     """Selected by ``metrics.sinks = summary``: throughput and lag of each stream, at INFO.
 
@@ -59,8 +47,10 @@ class SummaryLog(EventReporter):
         self._interval_seconds = interval_seconds
         self._clock = clock
         self._streams: dict[str, _Interval] = {}
-        self._answers: dict[ShardKey, _Answer] = {}
-        # How long records wait to be processed, in milliseconds; answers do not say it.
+        # When each shard has answered; before that, when its reading began.
+        self._answered_at: dict[ShardKey, float] = {}
+        # How far answers were behind the tip, and how long records wait to be processed.
+        self._read_lags: dict[ShardKey, float] = {}
         self._lags: dict[ShardKey, float] = {}
         # Since when shards wait for room, for the part that is in no line yet.
         self._waits: dict[ShardKey, float] = {}
@@ -91,17 +81,16 @@ class SummaryLog(EventReporter):
             case ev.BackpressureEnded():
                 interval.waited_seconds += now - self._waits.pop(shard, now - event.seconds)
             case ev.ShardStarted():
-                self._answers[shard] = _Answer(None, now)
+                self._answered_at[shard] = now
             case ev.RecordsFetched() | ev.EventReceived():
-                lag, last = event.millis_behind_latest, self._answers.get(shard)
-                if lag is None and last is not None:
-                    lag = last.lag
-                self._answers[shard] = _Answer(lag, now)
+                self._answered_at[shard] = now
+                if event.millis_behind_latest is not None:
+                    self._read_lags[shard] = event.millis_behind_latest / 1000
             case ev.LagMeasured():
-                self._lags[shard] = 1000 * event.seconds
+                self._lags[shard] = event.seconds
             case _ if is_end_of_reading(event):
-                self._answers.pop(shard, None)
-                self._lags.pop(shard, None)
+                for known in (self._answered_at, self._read_lags, self._lags):
+                    known.pop(shard, None)
 
     async def __aenter__(self) -> Self:
         self._began_at = self._clock.monotonic()
@@ -128,20 +117,17 @@ class SummaryLog(EventReporter):
             self._streams[stream] = _Interval()
 
     def _lag_of(self, stream: str, now: float) -> str:
-        answers = {key: one for key, one in self._answers.items() if key.stream_name == stream}
-        if not answers:
+        answered_at = {key: at for key, at in self._answered_at.items() if key.stream_name == stream}
+        if not answered_at:
             return "no shard is being read"
-        parts = [f"{len(answers)} shards"]
-        lags = {
-            key: max(one.lag or 0.0, self._lags.get(key, 0.0))
-            for key, one in answers.items()
-            if one.lag is not None or key in self._lags
-        }
-        if lags:
-            last = max(lags, key=lags.__getitem__)
-            parts.append(f"{lags[last] / 1000:,.1f} s behind at most ({last.shard_id})")
-        oldest = min(answers, key=lambda key: answers[key].at)
-        age = now - answers[oldest].at
+        parts = [f"{len(answered_at)} shards"]
+        known = (self._read_lags, self._lags)
+        lags = {key: max(one.get(key, -1.0) for one in known) for key in answered_at}
+        last = max(lags, key=lags.__getitem__)
+        if lags[last] >= 0:
+            parts.append(f"{lags[last]:,.1f} s behind at most ({last.shard_id})")
+        oldest = min(answered_at, key=answered_at.__getitem__)
+        age = now - answered_at[oldest]
         if age > self._interval_seconds:
             parts.append(f"no answer for {age:,.1f} s at most ({oldest.shard_id})")
         return ", ".join(parts)
