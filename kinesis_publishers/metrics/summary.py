@@ -117,7 +117,9 @@ class SummaryLog(EventReporter):
             self._streams[stream] = _Interval()
 
     def _lag_of(self, stream: str, now: float) -> str:
-        answered_at = {key: at for key, at in self._answered_at.items() if key.stream_name == stream}
+        answered_at = {
+            key: at for key, at in self._answered_at.items() if key.stream_name == stream
+        }
         if not answered_at:
             return "no shard is being read"
         parts = [f"{len(answered_at)} shards"]
