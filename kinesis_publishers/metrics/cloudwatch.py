@@ -10,7 +10,7 @@ from datetime import datetime
 from threading import Event as Flag
 from typing import Any, Final, Self
 
-from attrs import define, frozen
+from attrs import frozen
 
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.aws.clients import ServiceAddress, open_client
@@ -183,49 +183,28 @@ class CloudWatchMetrics(EventReporter):
             self._executor.shutdown(wait=False)
 
     async def flush(self) -> None:
-        now = self._clock.now()
-        data = [datum_of(series, values, now) for series, values in self._statistics.take()]
+        data = self._statistics.take(self._clock.now())
         sending = self._executor.submit(self._upload.send, data)
         # A call that is cancelled before its thread has begun must not lose them.
         await asyncio.shield(asyncio.wrap_future(sending))
 
 
-@frozen
-class Series:
-    """What keeps values apart; ``None`` where the event does not say it."""
-
-    metric: Metric
-    stream: str | None
-    shard_id: str | None
-    code: str | None = None
-    query: str | None = None
-
-
-@define
-class Statistics:
-    count: int
-    total: float
-    minimum: float
-    maximum: float
-
-    def add(self, value: float) -> None:
-        self.count += 1
-        self.total += value
-        # Not min() and max(): this runs a dozen times for each answer.
-        if value < self.minimum:
-            self.minimum = value
-        elif value > self.maximum:
-            self.maximum = value
+# The one metric that has the code of an error as a dimension.
+_BY_CODE = "ErrorsByCode"
+_SUMS = ("SampleCount", "Sum", "Minimum", "Maximum")
 
 
 class IntervalStatistics:
-    """Adds up what events measure, by metric and shard (or stream), until the sums are taken."""
+    """Adds up what events measure, by metric and shard (or stream), until the sums are taken.
+
+    The sums are data for PutMetricData, with the dimensions of the KCL or of the KPL.
+    """
 
     def __init__(self, table: MetricTable, *, is_per_shard: bool) -> None:
         self._table = table
         self._is_per_shard = is_per_shard
         # By shard or stream and query, and then by the metric's name.
-        self._found: dict[object, dict[str, tuple[Series, Statistics]]] = {}
+        self._found: dict[object, dict[str, tuple[dict[str, Any], list[float]]]] = {}
 
     def add(self, event: Event) -> None:
         measured = self._table.measured_by(event)
@@ -244,41 +223,44 @@ class IntervalStatistics:
                 code = event.code  # type: ignore[attr-defined]
                 name = f"{name}/{code}"
             if name in found:
-                found[name][1].add(value)
+                _add_to(found[name][1], value)
             else:
-                shard_id = place.shard_id if isinstance(place, ShardKey) else None
-                series = Series(metric, stream_of(event), shard_id, code, query)
-                found[name] = (series, Statistics(1, value, value, value))
+                datum = _datum_of(metric, event, place, code)
+                found[name] = datum, [1, value, value, value]
 
-    def take(self) -> list[tuple[Series, Statistics]]:
-        """Return the sums since the last call, and start over."""
+    def take(self, now: datetime) -> list[dict[str, Any]]:
+        """Return the sums since the last call, as of ``now``, and start over."""
         found, self._found = self._found, {}
-        return [one for of_owner in found.values() for one in of_owner.values()]
+        data = []
+        for datum, sums in (one for of_owner in found.values() for one in of_owner.values()):
+            values = dict(zip(_SUMS, map(float, sums), strict=True))
+            data.append({**datum, "Timestamp": now, "StatisticValues": values})
+        return data
 
 
-# The one metric that has the code of an error as a dimension.
-_BY_CODE = "ErrorsByCode"
-
-
-def datum_of(series: Series, statistics: Statistics, now: datetime) -> dict[str, Any]:
-    """Return one ``MetricDatum``, with the dimensions of the KCL or of the KPL."""
-    task = series.metric.kcl_task
+def _datum_of(
+    metric: Metric, event: Event, place: ShardKey | str | None, code: str | None
+) -> dict[str, Any]:
+    task = metric.kcl_task
     named = (
         ("Operation", task),
-        ("StreamName" if task is None else "StreamId", series.stream),
-        ("ShardId", series.shard_id),
-        ("Query", series.query),
-        ("ErrorCode", series.code),
+        ("StreamName" if task is None else "StreamId", stream_of(event)),
+        ("ShardId", place.shard_id if isinstance(place, ShardKey) else None),
+        ("Query", getattr(event, "query", None)),
+        ("ErrorCode", code),
     )
     return {
-        "MetricName": series.metric.name,
-        "Dimensions": [{"Name": name, "Value": value} for name, value in named if value],
-        "Timestamp": now,
-        "Unit": series.metric.unit,
-        "StatisticValues": {
-            "SampleCount": float(statistics.count),
-            "Sum": float(statistics.total),
-            "Minimum": float(statistics.minimum),
-            "Maximum": float(statistics.maximum),
-        },
+        "MetricName": metric.name,
+        "Dimensions": [{"Name": name, "Value": one} for name, one in named if one],
+        "Unit": metric.unit,
     }
+
+
+def _add_to(sums: list[float], value: float) -> None:
+    sums[0] += 1
+    sums[1] += value
+    # Not min() and max(): this runs a dozen times for each answer.
+    if value < sums[2]:
+        sums[2] = value
+    elif value > sums[3]:
+        sums[3] = value

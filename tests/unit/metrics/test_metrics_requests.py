@@ -14,9 +14,6 @@ from hypothesis import strategies as st
 from kinesis_publishers.metrics.cloudwatch import (
     MAX_DATA,
     IntervalStatistics,
-    Series,
-    Statistics,
-    datum_of,
 )
 from kinesis_publishers.metrics.cloudwatch_table import KCL_METRICS
 from tests.examples import examples
@@ -26,58 +23,61 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = st.text(string.ascii_letters + string.digits + "_.-", min_size=1, max_size=128)
 
 
-def statistics_of(*events: object, is_per_shard: bool = True) -> dict[tuple, Statistics]:
+def data_of(*events: object, is_per_shard: bool = True) -> list[dict]:
     statistics = IntervalStatistics(KCL_METRICS, is_per_shard=is_per_shard)
     for event in events:
         statistics.add(event)
-    return {(one.metric.name, one.stream, one.shard_id): sums for one, sums in statistics.take()}
+    return statistics.take(NOW)
 
 
-def data_of(count: int, name: str = "orders") -> list[dict]:
-    series = Series(KCL_METRICS.metrics[0], name, ZERO.shard_id)
-    return [datum_of(series, Statistics(3, 1e9, 0.123456789, 1e18), NOW)] * count
+def statistics_of(*events: object, is_per_shard: bool = True) -> dict[tuple, dict[str, float]]:
+    """Return the sums by metric, stream and shard."""
+    found = {}
+    for datum in data_of(*events, is_per_shard=is_per_shard):
+        place = {one["Name"]: one["Value"] for one in datum["Dimensions"]}
+        key = datum["MetricName"], place.get("StreamId"), place.get("ShardId")
+        found[key] = datum["StatisticValues"]
+    return found
 
 
 def test_values_of_an_interval_become_number_sum_minimum_and_maximum() -> None:
     lags = [fetched(millis_behind_latest=lag) for lag in (30, 10, 20)]
     found = statistics_of(*lags)
-    assert found["MillisBehindLatest", "orders", ZERO.shard_id] == Statistics(3, 60, 10, 30)
+    sums = {"SampleCount": 3.0, "Sum": 60.0, "Minimum": 10.0, "Maximum": 30.0}
+    assert found["MillisBehindLatest", "orders", ZERO.shard_id] == sums
 
 
 def test_shards_are_kept_apart_or_not() -> None:
     events = [fetched(shard=ZERO), fetched(shard=ONE)]
     lag = "MillisBehindLatest"
     apart = statistics_of(*events)
-    assert apart[lag, "orders", ZERO.shard_id].count == 1
-    assert apart[lag, "orders", ONE.shard_id].count == 1
+    assert apart[lag, "orders", ZERO.shard_id]["SampleCount"] == 1
+    assert apart[lag, "orders", ONE.shard_id]["SampleCount"] == 1
     together = statistics_of(*events, is_per_shard=False)
-    assert together[lag, "orders", None].count == 2
+    assert together[lag, "orders", None]["SampleCount"] == 2
 
 
 def test_an_interval_begins_with_nothing() -> None:
     statistics = IntervalStatistics(KCL_METRICS, is_per_shard=True)
     statistics.add(PROCESSED)
-    assert statistics.take() != []
-    assert statistics.take() == []
+    assert statistics.take(NOW) != []
+    assert statistics.take(NOW) == []
 
 
 def test_a_datum_has_the_dimensions_of_the_kcl() -> None:
-    (datum,) = data_of(1)
+    datum = data_of(fetched())[0]
     assert datum["MetricName"] == "KinesisDataFetcher.getRecords.Success"
     assert datum["Dimensions"] == [
         {"Name": "Operation", "Value": "ProcessTask"},
         {"Name": "StreamId", "Value": "orders"},
         {"Name": "ShardId", "Value": ZERO.shard_id},
     ]
-    assert datum["StatisticValues"]["SampleCount"] == 3.0
+    assert datum["StatisticValues"]["SampleCount"] == 1.0
     assert (datum["Unit"], datum["Timestamp"]) == ("Count", NOW)
 
 
 def test_what_is_about_no_shard_has_no_dimension_for_it() -> None:
-    statistics = IntervalStatistics(KCL_METRICS, is_per_shard=True)
-    statistics.add(POOL)
-    series, sums = statistics.take()[0]
-    names = [one["Name"] for one in datum_of(series, sums, NOW)["Dimensions"]]
+    names = [one["Name"] for one in data_of(POOL)[0]["Dimensions"]]
     assert names == ["Operation"]
 
 
@@ -86,8 +86,15 @@ def test_what_is_about_no_shard_has_no_dimension_for_it() -> None:
 def test_a_full_request_is_no_larger_than_cloudwatch_takes(name: str) -> None:
     """In the query protocol of older SDKs, which is the longest one, and before compression."""
     model = Session().get_service_model("cloudwatch").operation_model("PutMetricData")
-    series = Series(KCL_METRICS.metrics[0], name, ZERO.shard_id, "x" * 255, "x" * 255)
-    datum = datum_of(series, Statistics(3, 1e9, 0.123456789, 1e18), NOW)
+    sums = dict.fromkeys(("SampleCount", "Sum", "Minimum", "Maximum"), 0.123456789e18)
+    dimensions = ["Operation", "StreamId", "ShardId", "Query", "ErrorCode"]
+    datum = {
+        "MetricName": max((one.name for one in KCL_METRICS.metrics), key=len),
+        "Dimensions": [{"Name": one, "Value": name} for one in dimensions],
+        "Timestamp": NOW,
+        "Unit": "Milliseconds",
+        "StatisticValues": sums,
+    }
     parameters = {"Namespace": "x" * 255, "MetricData": [datum] * MAX_DATA}
     body = QuerySerializer().serialize_to_request(parameters, model)["body"]
     assert len(urlencode(body)) <= 1_000_000
