@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import zoneinfo
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from types import MappingProxyType
 from typing import Final
 
@@ -22,13 +22,17 @@ from kinesis_publishers.errors import InvalidOptionError
 DEFAULT_FORMAT: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"
 
 _EXAMPLE: Final = datetime(2024, 5, 31, 13, 45, 30, 250_000, UTC)
-# Names as regular expressions: the first three letters, or all.
 _MONTHS: Final = (
-    *("jan(uary)?", "feb(ruary)?", "mar(ch)?", "apr(il)?", "may", "june?"),
-    *("july?", "aug(ust)?", "sep(tember)?", "oct(ober)?", "nov(ember)?", "dec(ember)?"),
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
 )
-_DAYS: Final = "(mon|tues?|wed(nes)?|thu(rs)?|fri|sat(ur)?|sun)(day)?"
+_DAYS: Final = ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")
 _TOKEN: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
+# The names of RFC 822, which SimpleDateFormat knows too; all others come from the zone database.
+_ZONE_HOURS: Final = MappingProxyType(
+    {"Z": 0, "UT": 0, "UTC": 0, "GMT": 0, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5}
+    | {"MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
+)
 _ISO_ZONE: Final = r"Z|[+-][0-9]{2}(?::?[0-9]{2})?"
 _ANY_ZONE: Final = rf"{_ISO_ZONE}|(?:GMT|UTC)[+-][0-9]{{2}}:?[0-9]{{2}}|[A-Za-z][A-Za-z0-9_+/-]*"
 # By letter: the largest number of digits, or the words, and the format of an example.
@@ -38,7 +42,7 @@ _NUMBERS: Final = MappingProxyType(
     | {"S": (9, "250")}
 )
 _WORDS: Final = MappingProxyType(
-    {"E": (_DAYS, "%a"), "a": ("am|pm", "%p"), "X": (_ISO_ZONE, "Z")}
+    {"E": ("[a-z]+", "%a"), "a": ("am|pm", "%p"), "X": (_ISO_ZONE, "Z")}
     | {"z": (_ANY_ZONE, "UTC"), "Z": (_ANY_ZONE, "+0000")}
 )
 
@@ -143,7 +147,7 @@ def _parse_iso(text: str) -> datetime:
 def _field(letter: str, count: int, following: str | None) -> tuple[str, str]:
     name = letter
     if letter == "M" and count >= 3:
-        name, expression, example = "Mon", "|".join(_MONTHS), "%B" if count > 3 else "%b"
+        name, expression, example = "Mon", "[a-z]+", "%B" if count > 3 else "%b"
     elif letter in _WORDS:
         expression, example = _WORDS[letter]
     elif letter in _NUMBERS:
@@ -164,6 +168,9 @@ def _assemble(fields: dict[str, str | None]) -> datetime:
     def number(letter: str, otherwise: int) -> int:
         return int(fields.get(letter) or otherwise)
 
+    day_name = (fields.get("E") or "mon").lower()
+    if not any(f"{day}day".startswith(day_name) for day in _DAYS) or len(day_name) < 3:
+        raise ValueError("not the name of a day")
     year = number("y", 0)
     if len(fields["y"] or "") == 2:
         # As POSIX reads them: 69-99 are 1969-1999.
@@ -184,9 +191,11 @@ def _assemble(fields: dict[str, str | None]) -> datetime:
 
 
 def _month(fields: dict[str, str | None]) -> int:
-    if name := fields.get("Mon"):
-        return 1 + [month[:3] for month in _MONTHS].index(name[:3].lower())
-    return int(fields.get("M") or 1)
+    name = (fields.get("Mon") or "").lower()
+    numbers = [number for number, month in enumerate(_MONTHS, 1) if name in {month, month[:3]}]
+    if name and not numbers:
+        raise ValueError("not the name of a month")
+    return numbers[0] if name else int(fields.get("M") or 1)
 
 
 def _hour(fields: dict[str, str | None]) -> int:
@@ -201,16 +210,12 @@ def _hour(fields: dict[str, str | None]) -> int:
 
 
 def _zone(fields: dict[str, str | None]) -> tzinfo:
-    # The import takes time, and few configurations have a zone.
-    from email.utils import parsedate_to_datetime
-
     text = fields.get("X") or fields.get("Z") or fields.get("z") or "UTC"
+    if text.upper() in _ZONE_HOURS:
+        return timezone(timedelta(hours=_ZONE_HOURS[text.upper()]))
     offset = text.upper().removeprefix("GMT").removeprefix("UTC")
     if offset.startswith(("+", "-")):
         return datetime.fromisoformat(f"2000-01-01T00{offset}").tzinfo or UTC
-    # The names of RFC 822, which SimpleDateFormat knows too; all others come from the database.
-    if named := parsedate_to_datetime(f"1 Jan 2000 00:00:00 {text}").tzinfo:
-        return named
     try:
         return zoneinfo.ZoneInfo(text)
     except zoneinfo.ZoneInfoNotFoundError:
