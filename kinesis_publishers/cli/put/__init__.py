@@ -195,7 +195,7 @@ def _progress(writing: Writing, stream: BinaryIO | None, *, is_quiet: bool) -> I
 
     columns = ("{task.description}", BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        # That of a pipe is not known.
+        # A pipe has no size.
         size = os.fstat(stream.fileno()).st_size if stream.seekable() else None
         task = bar.add_task("", total=size)
 
