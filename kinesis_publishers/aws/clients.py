@@ -15,7 +15,6 @@ import botocore.session
 import orjson
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
-from attrs import frozen
 from botocore import xform_name
 from botocore.config import Config
 from botocore.loaders import create_loader
@@ -35,35 +34,6 @@ _REGION = r"[a-z]+(-[a-z]+)+-[0-9]+"
 _PROXY = r"(?i)((https?:)?//)?([^\s/?#\[\]]*@)?(\[[0-9a-f:]+\]|[^\s/?#@:]+)(:[0-9]{1,5})?/?"
 
 
-@frozen(kw_only=True)
-class ServiceAddress:
-    """Where a client sends its calls: ``endpoint_url``, or AWS's own; and its limits."""
-
-    service: str = "kinesis"
-    endpoint_url: str | None = None
-    connect_timeout_seconds: float = 10.0
-    read_timeout_seconds: float = 10.0
-    max_connections: int = 10
-
-    def arguments(self, aws: AwsConfig, config_class: type[Config], **more: Any) -> dict[str, Any]:
-        is_certified = self.service == "kinesis" or self.endpoint_url is not None
-        return {
-            "service_name": self.service,
-            "region_name": aws.region,
-            "endpoint_url": self.endpoint_url,
-            # The CA bundle is for Kinesis, or for an endpoint other than AWS's own.
-            "verify": aws.ca_bundle if is_certified else None,
-            "config": config_class(
-                connect_timeout=self.connect_timeout_seconds,
-                read_timeout=self.read_timeout_seconds,
-                max_pool_connections=self.max_connections,
-                # Only kinesis_publishers.retry repeats calls.
-                retries={"total_max_attempts": 1, "mode": "standard"},
-                **(more or {"user_agent_extra": "kinesis-publishers"}),
-            ),
-        }
-
-
 # Each session would parse the models of the services again.
 _loader_of = lru_cache(maxsize=4)(create_loader)
 
@@ -74,14 +44,34 @@ def _with_models(session: _S) -> _S:
     return session
 
 
-def open_client(aws: AwsConfig, address: ServiceAddress) -> Any:
-    """Return a client of boto3 with the credentials of ``aws``. Blocks."""
+def _arguments(
+    kind: type[Config], aws: AwsConfig, service: str, endpoint_url: str | None, **settings: Any
+) -> dict[str, Any]:
+    is_certified = service == "kinesis" or endpoint_url is not None
+    # Only kinesis_publishers.retry repeats calls.
+    retries = {"total_max_attempts": 1, "mode": "standard"}
+    common = {"connect_timeout": 10.0, "read_timeout": 10.0, "retries": retries}
+    return {
+        "service_name": service,
+        "region_name": aws.region,
+        "endpoint_url": endpoint_url,
+        # The CA bundle is for Kinesis, or for an endpoint other than AWS's own.
+        "verify": aws.ca_bundle if is_certified else None,
+        "config": kind(**{**common, "user_agent_extra": "kinesis-publishers", **settings}),
+    }
+
+
+def open_client(aws: AwsConfig, service: str, endpoint_url: str | None, **settings: Any) -> Any:
+    """Return a client of boto3 with the credentials of ``aws``, and settings of a ``Config``.
+
+    Without an ``endpoint_url`` it calls AWS. This blocks.
+    """
     # Many processes never need boto3.
     import boto3
 
     session = _with_models(build_session(aws))
     client: Any = boto3.Session(botocore_session=session, region_name=aws.region).client(
-        **address.arguments(aws, Config)
+        **_arguments(Config, aws, service, endpoint_url, **settings)
     )
     _check_way_to(client)
     return client
@@ -89,11 +79,16 @@ def open_client(aws: AwsConfig, address: ServiceAddress) -> Any:
 
 @asynccontextmanager
 async def open_aio_client(
-    aws: AwsConfig, address: ServiceAddress, session: AioSession | None = None, **more: Any
+    aws: AwsConfig,
+    service: str,
+    endpoint_url: str | None,
+    session: AioSession | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Any]:
-    """Open a client of aiobotocore with settings ``more``; a given ``session`` is built already."""
+    """Open a client of aiobotocore in the same way; a given ``session`` is built already."""
     session = _with_models(session or build_aio_session(aws))
-    async with session.create_client(**address.arguments(aws, AioConfig, **more)) as client:
+    arguments = _arguments(AioConfig, aws, service, endpoint_url, **settings)
+    async with session.create_client(**arguments) as client:
         _check_way_to(client)
         yield client
 

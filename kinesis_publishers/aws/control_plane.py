@@ -13,7 +13,6 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from kinesis_publishers.abc import ControlPlane
 from kinesis_publishers.aws.clients import (
-    ServiceAddress,
     is_of_aws,
     method_of,
     name_streams_if_asked,
@@ -211,13 +210,14 @@ class Boto3ControlPlane(CallingControlPlane):
         # Building a client reads files and parses the service model: not on the event loop.
         with self._opening, mapped_errors("CreateClient", "Kinesis"):
             if self._client is None:
-                address = ServiceAddress(
-                    endpoint_url=self._config.endpoint_url,
+                client = open_client(
+                    self._config,
+                    "kinesis",
+                    self._config.endpoint_url,
                     # A wrong endpoint shows at the first call, and should show soon.
-                    connect_timeout_seconds=3.0,
-                    max_connections=_THREADS,
+                    connect_timeout=3.0,
+                    max_pool_connections=_THREADS,
                 )
-                client = open_client(self._config, address)
                 name_streams_if_asked(client.meta.events)
                 watch_clock(client, self._clock)
                 self.calls_aws = is_of_aws(client)

@@ -31,7 +31,7 @@ from kinesis_publishers.aws.carriers.carrier import (
     SubscriptionCarrier,
     http_2_not_offered,
 )
-from kinesis_publishers.aws.clients import ServiceAddress, asks_for_name, open_aio_client
+from kinesis_publishers.aws.clients import asks_for_name, open_aio_client
 from kinesis_publishers.aws.credentials import build_aio_session
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, mapped_errors, text_in
@@ -126,14 +126,14 @@ class AioDataPlane(DataPlane, RecordWriter):
         return self
 
     def _create_client(self, session: AioSession) -> Any:
-        address = ServiceAddress(
-            endpoint_url=self._config.endpoint_url,
-            read_timeout_seconds=_READ_TIMEOUT_SECONDS,
-            max_connections=self._config.max_connections,
-        )
-        user_agent = _user_agent(session)
         return open_aio_client(
-            self._config, address, session, parameter_validation=False, user_agent=user_agent
+            self._config,
+            "kinesis",
+            self._config.endpoint_url,
+            session,
+            parameter_validation=False,
+            user_agent=_user_agent(session),
+            user_agent_extra=None,
         )
 
     async def _open_calls(self, session: AioSession, client: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import define, field
 
-from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
+from kinesis_publishers.aws.clients import method_of, open_aio_client
 from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
 from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, Storage, StoreCalls
 from kinesis_publishers.clock import Clock
@@ -62,9 +62,8 @@ class DynamoDbTable(Storage):
     async def open(self, calls: StoreCalls) -> None:
         self._calls = calls
         url, most = self.config.endpoint_url, MAX_IN_FLIGHT
-        address = ServiceAddress(service="dynamodb", endpoint_url=url, max_connections=most)
         with mapped_errors("CreateClient", str(self), service="dynamodb"):
-            client = open_aio_client(self.aws, address)
+            client = open_aio_client(self.aws, "dynamodb", url, max_pool_connections=most)
             self._client = await self._stack.enter_async_context(client)
         if self.config.create_table:
             await self._provide_table()

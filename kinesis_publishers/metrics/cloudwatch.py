@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from attrs import frozen
 
 from kinesis_publishers.abc import EventReporter
-from kinesis_publishers.aws.clients import ServiceAddress, open_client
+from kinesis_publishers.aws.clients import open_client
 from kinesis_publishers.aws.errors import mapped_errors
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import AwsConfig, MetricsConfig, Properties
@@ -154,13 +154,9 @@ class CloudWatchMetrics(EventReporter):
             interval_seconds=config.cloudwatch_interval_seconds,
             is_per_shard=config.is_per_shard,
         )
-        address = ServiceAddress(
-            service="cloudwatch",
-            endpoint_url=config.cloudwatch_endpoint_url,
-            connect_timeout_seconds=3.0,
-            read_timeout_seconds=5.0,
-        )
-        return cls(lambda: open_client(aws, address), settings, clock=clock)
+        timeouts = {"connect_timeout": 3.0, "read_timeout": 5.0}
+        url = config.cloudwatch_endpoint_url
+        return cls(lambda: open_client(aws, "cloudwatch", url, **timeouts), settings, clock=clock)
 
     def __call__(self, event: Event) -> None:
         self._statistics.add(event)

@@ -14,7 +14,7 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 from kinesis_publishers import Properties, Shard, StartingPosition
-from kinesis_publishers.aws.clients import ServiceAddress, open_aio_client
+from kinesis_publishers.aws.clients import open_aio_client
 from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.aws.errors import mapped_errors
@@ -63,8 +63,7 @@ async def _data(aws: AwsConfig) -> None:
 
 
 async def _store(aws: AwsConfig) -> None:
-    address = ServiceAddress(service="dynamodb", endpoint_url=aws.endpoint_url)
-    async with open_aio_client(aws, address) as client:
+    async with open_aio_client(aws, "dynamodb", aws.endpoint_url) as client:
 
         async def attempt() -> None:
             with mapped_errors("ListTables", "the tables", service="dynamodb", client=client):

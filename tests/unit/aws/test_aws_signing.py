@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from kinesis_publishers.aws.calls import JSON, ServiceCalls
 from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 from kinesis_publishers.aws.carriers.carrier import Endpoint
-from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
+from kinesis_publishers.aws.clients import method_of, open_aio_client
 from kinesis_publishers.aws.signing import CallPattern
 from kinesis_publishers.config import AwsConfig, CredentialsConfig, CredentialsProvider
 from kinesis_publishers.errors import CredentialsError, ServiceError
@@ -108,8 +108,7 @@ def config(region: str, token: str | None = None, **more: Any) -> AwsConfig:
 
 
 def client_of(aws: AwsConfig) -> Any:
-    address = ServiceAddress(endpoint_url=aws.endpoint_url)
-    return open_aio_client(aws, address, parameter_validation=False)
+    return open_aio_client(aws, "kinesis", aws.endpoint_url, parameter_validation=False)
 
 
 def calls_of(client: Any, clock: ManualClock) -> ServiceCalls:
