@@ -4,6 +4,7 @@ from kinesis_publishers.abc.checkpoint_store import CheckpointStore as Checkpoin
 from kinesis_publishers.abc.checkpoint_store import CheckpointStoreContext as CheckpointStoreContext
 from kinesis_publishers.abc.checkpoint_store import ForeignTable as ForeignTable
 from kinesis_publishers.abc.checkpoint_store import JoinedWrite as JoinedWrite
+from kinesis_publishers.abc.checkpoint_store import OpenTransaction as OpenTransaction
 from kinesis_publishers.abc.hooks import EventReporter as EventReporter
 from kinesis_publishers.abc.hooks import Partitioner as Partitioner
 from kinesis_publishers.abc.hooks import ShardAssigner as ShardAssigner

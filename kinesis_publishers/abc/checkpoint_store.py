@@ -40,6 +40,22 @@ class CheckpointStoreContext:
 
 
 @frozen(kw_only=True)
+class OpenTransaction:
+    """A transaction of the application.
+
+    Attributes:
+        handle: where a write goes, as a connection; the store says which kinds it takes.
+        owner: the row by which a single reader has the stream; ``None`` with leases.
+        request: further arguments of the call that ends the transaction, for a storage whose
+            transactions are one call.
+    """
+
+    handle: Any
+    owner: ShardKey | None
+    request: Mapping[str, Any]
+
+
+@frozen(kw_only=True)
 class JoinedWrite:
     """A write in a transaction of the application.
 
@@ -112,24 +128,12 @@ class CheckpointStore(ABC):
             RetriesExhaustedError: the storage was unavailable or busy for too long.
         """
 
-    def join(
-        self,
-        transaction: Any,
-        write: CheckpointWrite,
-        owner: ShardKey | None,
-        request: Mapping[str, Any],
-    ) -> JoinedWrite:
+    def join(self, write: CheckpointWrite, transaction: OpenTransaction) -> JoinedWrite:
         """Make a write part of a transaction of the application, which must be of this storage.
 
-        It is refused as by :meth:`save`, or if another store has written the row ``owner``. Whether
-        the transaction is committed is the caller's affair. Optional: this refuses it.
-
-        Args:
-            transaction: where the write goes, as a connection; the store says which kinds it takes.
-            write: of a row that exists.
-            owner: the row by which a single reader has the stream; ``None`` with leases.
-            request: further arguments of the call that ends the transaction, for a storage whose
-                transactions are one call.
+        The write is of a row that exists. It is refused as by :meth:`save`, or if another store has
+        written the row of the owner. Whether the transaction is committed is the caller's affair.
+        Optional: this refuses it.
 
         Raises:
             CheckpointError: the store has no transactions that others can use.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any, Final, Self
 
-from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite
+from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite, OpenTransaction
 from kinesis_publishers.checkpoints.dynamodb_table import (
     DynamoDbTable,
     Item,
@@ -61,24 +61,18 @@ class DynamoDbCheckpointStore(VersionedStore):
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         return await self.storage.apply(changes, self._request, stored_version)
 
-    def join(
-        self,
-        transaction: Any,
-        write: CheckpointWrite,
-        owner: ShardKey | None,
-        request: Mapping[str, Any],
-    ) -> JoinedWrite:
-        self.storage.check_transaction(transaction, request)
+    def join(self, write: CheckpointWrite, transaction: OpenTransaction) -> JoinedWrite:
+        self.storage.check_transaction(transaction)
         attempt = self._book.attempt_joined(write.shard, write.expected)
         items = [self._request(attempt, write.checkpoint)]
-        if owner is not None:
+        if (owner := transaction.owner) is not None:
             is_own = {
                 "Key": item_of(_key(self._context.application, owner)),
                 "ConditionExpression": "writer = :own",
                 "ExpressionAttributeValues": item_of({":own": self._book.writer}),
             }
             items.append(("ConditionCheck", is_own))
-        execute = self.storage.joined(transaction, request, items)
+        execute = self.storage.joined(transaction, items)
         return JoinedWrite(version=attempt.version, execute=execute)
 
     def _request(self, attempt: Attempt, checkpoint: Checkpoint | None) -> ItemRequest:

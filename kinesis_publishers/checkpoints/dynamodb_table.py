@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import define, field
 
+from kinesis_publishers.abc import OpenTransaction
 from kinesis_publishers.aws.clients import method_of, open_aio_client
 from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
 from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, Storage, StoreCalls
@@ -230,31 +231,33 @@ class DynamoDbTable(Storage):
                 scope.spawn(work(), name=f"write checkpoints {number}")
         return refusals
 
-    def check_transaction(self, transaction: Any, request: Mapping[str, Any]) -> None:
-        """Check that ``request`` is a call of ``transaction``, a client, that takes more items.
+    def check_transaction(self, transaction: OpenTransaction) -> None:
+        """Check that a transaction is the call of a client, and takes more items.
 
         Raises:
             TypeError: it is not.
         """
+        client, request = transaction.handle, transaction.request
         has_items = isinstance(request.get("TransactItems"), list | tuple)
-        if not has_items or not hasattr(transaction, "transact_write_items"):
+        if not has_items or not hasattr(client, "transact_write_items"):
             raise TypeError(
                 f"The checkpoint goes into a TransactWriteItems with {self}: give a client for "
                 "DynamoDB, of boto3 or aiobotocore, and TransactItems=[...], not "
-                f"{transaction!r:.200} with {', '.join(request) or 'nothing'}."
+                f"{client!r:.200} with {', '.join(request) or 'nothing'}."
             )
         if "ClientRequestToken" in request:
             raise TypeError("leave ClientRequestToken out: a refused call is repeated with others")
 
     def joined(
-        self, transaction: Any, request: Mapping[str, Any], items: Sequence[ItemRequest]
+        self, transaction: OpenTransaction, items: Sequence[ItemRequest]
     ) -> Callable[[], bool | Awaitable[bool]]:
         """Return what makes the call with ``items`` in addition, as ``JoinedWrite.execute``."""
         own = [
             {operation.removesuffix("Item"): {"TableName": self.config.table, **parameters}}
             for operation, parameters in items
         ]
-        both = {**request, "TransactItems": [*request["TransactItems"], *own]}
+        theirs = transaction.request
+        both = {**theirs, "TransactItems": [*theirs["TransactItems"], *own]}
 
         async def write_async(answer: Awaitable[object]) -> bool:
             with _refusing(len(own)) as made:
@@ -264,7 +267,7 @@ class DynamoDbTable(Storage):
 
         def run() -> bool | Awaitable[bool]:
             with _refusing(len(own)) as made:
-                answer = transaction.transact_write_items(**both)
+                answer = transaction.handle.transact_write_items(**both)
                 if inspect.isawaitable(answer):
                     return write_async(answer)
                 made.append(True)

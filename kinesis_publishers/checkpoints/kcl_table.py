@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from attrs import define, evolve, field
 
-from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite
+from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite, OpenTransaction
 from kinesis_publishers.checkpoints import kcl_rows
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_table import (
@@ -289,17 +289,12 @@ class KclLeaseTable(VersionedStore):
                 "`kinesis-publishers leases import -`."
             )
 
-    def join(
-        self,
-        transaction: Any,
-        write: CheckpointWrite,
-        owner: ShardKey | None,  # there is none with leases
-        request: Mapping[str, Any],
-    ) -> JoinedWrite:
-        self.storage.check_transaction(transaction, request)
+    def join(self, write: CheckpointWrite, transaction: OpenTransaction) -> JoinedWrite:
+        # There is no owner with leases.
+        self.storage.check_transaction(transaction)
         attempt = self._book.attempt_joined(write.shard, write.expected)
         items = [self._rows.request(attempt, write.checkpoint)]
-        execute = self.storage.joined(transaction, request, items)
+        execute = self.storage.joined(transaction, items)
         return JoinedWrite(version=attempt.version, execute=execute)
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
 
-from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite
+from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite, OpenTransaction
 from kinesis_publishers.checkpoints.sql_database import SqlDatabase, file_engine, server_engine
 from kinesis_publishers.checkpoints.sql_table import (
     checkpoint_table,
@@ -128,17 +128,12 @@ class SqlCheckpointStore(VersionedStore):
         fields = fields_of(checkpoint, attempt.version, self._context.clock.now())
         return {one.name: None for one in self._table.c if one.nullable} | fields
 
-    def join(
-        self,
-        transaction: Any,
-        write: CheckpointWrite,
-        owner: ShardKey | None,
-        request: Mapping[str, Any],
-    ) -> JoinedWrite:
-        if request or not isinstance(transaction, _TRANSACTIONS):
+    def join(self, write: CheckpointWrite, transaction: OpenTransaction) -> JoinedWrite:
+        handle, owner = transaction.handle, transaction.owner
+        if transaction.request or not isinstance(handle, _TRANSACTIONS):
             raise TypeError(
                 f"The checkpoint goes into a transaction of {self}: give a Connection, Session, "
-                f"AsyncConnection or AsyncSession of SQLAlchemy alone, not {transaction!r:.200}."
+                f"AsyncConnection or AsyncSession of SQLAlchemy alone, not {handle!r:.200}."
             )
         attempt = self._book.attempt_joined(write.shard, write.expected)
         values = self._values(attempt, write.checkpoint)
@@ -169,9 +164,9 @@ class SqlCheckpointStore(VersionedStore):
             return changed == 1
 
         def run() -> bool | Awaitable[bool]:
-            if isinstance(transaction, AsyncConnection | AsyncSession):
-                return transaction.run_sync(execute)
-            return execute(transaction)
+            if isinstance(handle, AsyncConnection | AsyncSession):
+                return handle.run_sync(execute)
+            return execute(handle)
 
         return JoinedWrite(version=attempt.version, execute=run)
 

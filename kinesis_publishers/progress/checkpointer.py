@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from kinesis_publishers.abc import JoinedWrite
+from kinesis_publishers.abc import JoinedWrite, OpenTransaction
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ForwardingSink, ShardStatus
@@ -180,7 +180,8 @@ class Checkpointer:
                 "recorded: this one must not be committed."
             )
         row, owner = self.stored.row_with(key, progress)
-        return self.stored.rows.join(transaction, row, owner, request)
+        opened = OpenTransaction(handle=transaction, owner=owner, request=request)
+        return self.stored.rows.join(row, opened)
 
     async def learn_refusal(self, key: ShardKey) -> None:
         """Learn why the write that :meth:`join` has returned was refused; it may be tried again.

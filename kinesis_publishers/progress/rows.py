@@ -18,11 +18,11 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from attrs import Factory, define, field
 
-from kinesis_publishers.abc import CheckpointStore, ForeignTable, JoinedWrite
+from kinesis_publishers.abc import CheckpointStore, ForeignTable, JoinedWrite, OpenTransaction
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config.plugins import with_overrides
 from kinesis_publishers.engine.lineage import generations
@@ -146,12 +146,10 @@ class ProgressRows:
         self._learn_written(writes, versions, sent_at)
         return {*versions}
 
-    def join(
-        self, transaction: Any, row: Checkpoint, owner: ShardKey | None, request: Mapping[str, Any]
-    ) -> JoinedWrite:
+    def join(self, row: Checkpoint, transaction: OpenTransaction) -> JoinedWrite:
         """Return the write of a row that is known, as a part of a transaction."""
         write = CheckpointWrite.over(self.stored, row)
-        joined = self._store.join(transaction, write, owner, request)
+        joined = self._store.join(write, transaction)
         self.joined[row.shard] = write, joined.version, self._clock.monotonic()
         return joined
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
@@ -75,7 +75,7 @@ class CountingStore(MemoryCheckpointStore):
         self.calls["rows"] += len(writes)
         return await super().save(writes)
 
-    def join(self, transaction: Any, write: CheckpointWrite, *_: object) -> JoinedWrite:
+    def join(self, write: CheckpointWrite, _: object) -> JoinedWrite:
         """Let a transaction write that is never committed."""
         attempt = self._book.attempt_joined(write.shard, write.expected)
         return JoinedWrite(version=attempt.version, execute=lambda: True)
