@@ -57,8 +57,21 @@ _LIMITS: Final = {
 _LOCK_SECONDS: Final = 1.0
 # A slower heartbeat would not keep a lease.
 _TRANSACTION_SECONDS: Final = 10.0
-# By SQLSTATE of PostgreSQL, or by number of MySQL and MariaDB.
+# By name of SQLite, SQLSTATE of PostgreSQL, or number of MySQL and MariaDB.
 _MEANINGS: Final[tuple[Meaning, ...]] = (
+    # PROTOCOL is a race for the lock that has lasted too long.
+    ("^SQLITE_(BUSY|LOCKED|PROTOCOL)", ResourceInUseError, "another process has locked it"),
+    ("^SQLITE_(FULL|IOERR|NOMEM)", InternalServiceError, "see to its disk, and make room there"),
+    (
+        "^SQLITE_(CORRUPT|NOTADB)",
+        CheckpointError,
+        "it is damaged or no database of checkpoints: restore it from a backup, or name another",
+    ),
+    (
+        "^SQLITE_",
+        CheckpointError,
+        "check that the file is there, its directory can be written, and the disk has room",
+    ),
     (
         # Gone, going down, not up yet, or a refused certificate. asyncpg has an error of its own
         # for a call to a server that has said goodbye and not hung up yet.
@@ -116,19 +129,6 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
         CheckpointError,
         f"it is not a table of checkpoints: set {_TABLE_KEY} to another",
     ),
-    # PROTOCOL is a race for the lock that has lasted too long.
-    ("^SQLITE_(BUSY|LOCKED|PROTOCOL)", ResourceInUseError, "another process has locked it"),
-    ("^SQLITE_(FULL|IOERR|NOMEM)", InternalServiceError, "see to its disk, and make room there"),
-    (
-        "^SQLITE_(CORRUPT|NOTADB)",
-        CheckpointError,
-        "it is damaged or no database of checkpoints: restore it from a backup, or name another",
-    ),
-    (
-        "^SQLITE_",
-        CheckpointError,
-        "check that the file is there, its directory can be written, and the disk has room",
-    ),
     # From the driver, which gets all parameters of the URL.
     ("TypeError|ValueError", InvalidOptionError, f"remove or correct the parameter in {_URL_KEY}"),
     ("", CheckpointError, f"check {_URL_KEY}, and the log of the server"),
@@ -182,7 +182,8 @@ class SqlDatabase(Storage):
                 async with self._clock.timeout(_TRANSACTION_SECONDS):
                     return await self._run(work, writes=writes)
             except (DBAPIError, OSError, TypeError, ValueError) as error:
-                raise failure_in(self, error) from error
+                is_file = isinstance(self.engine, sa.Engine)
+                raise failure_in(self, error, is_file=is_file) from error
 
         return await self._calls.make(attempt)
 
@@ -266,7 +267,7 @@ def _limit(statement: str, connection: Any, _: object) -> None:
     connection.commit()
 
 
-def failure_in(where: object, error: Exception) -> KinesisPublishersError:
+def failure_in(where: object, error: Exception, *, is_file: bool = False) -> KinesisPublishersError:
     """Return our error for one of the driver, whose text does not have the URL."""
     cause = getattr(error, "orig", None) or error
     code = getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None)
@@ -274,4 +275,6 @@ def failure_in(where: object, error: Exception) -> KinesisPublishersError:
         code = "08"
     elif isinstance(error, DBAPIError) and cause.args and isinstance(cause.args[0], int):
         code = cause.args[0]
+    elif code is None and is_file:
+        code = "SQLITE_IOERR" if isinstance(error, TimeoutError) else "SQLITE_ERROR"
     return failure_of(where, cause, code, _MEANINGS)

@@ -18,7 +18,7 @@ from attrs import evolve
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
-from kinesis_publishers.checkpoints.sql_database import _MEANINGS
+from kinesis_publishers.checkpoints.sql_database import _MEANINGS, failure_in
 from kinesis_publishers.checkpoints.versions import failure_of
 from kinesis_publishers.config import SqliteCheckpointConfig
 from kinesis_publishers.errors import CheckpointError, RetriesExhaustedError
@@ -253,6 +253,12 @@ async def test_a_disk_that_is_full_for_a_while_is_outlived(
 )
 def test_what_passes_is_repeated(code: str) -> None:
     assert failure_of("it", sqlite3.OperationalError(), code, _MEANINGS).retryable
+
+
+def test_a_disk_that_does_not_answer_is_tried_again() -> None:
+    failure = failure_in("it", TimeoutError(), is_file=True)
+    assert failure.retryable
+    assert "see to its disk" in str(failure)
 
 
 async def test_a_file_that_stays_locked_is_an_error(path: Path, manual_clock: ManualClock) -> None:
