@@ -102,8 +102,8 @@ class HeldLeases:
         """Return after how many seconds a call may cost this worker a lease."""
         return _CALL_PART * self._config.failover_seconds if self.held else None
 
-    def view(self, rows: Rows | None = None) -> View:
-        rows = rows or self._rows.progress.current()
+    def view(self) -> View:
+        rows = self._rows.progress.current()
         return View(
             worker=self.worker,
             rows={key: row for key, row in rows.items() if not row.checkpoint.progress.is_ended},

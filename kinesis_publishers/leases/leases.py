@@ -159,7 +159,7 @@ class LeasedShards(ShardAssigner):
     def other_fronts(self, own: Collection[ShardKey]) -> list[Front]:
         """Return where the open shards of the application are, except this worker's ``own``."""
         rows = self._rows.progress.current()
-        return open_fronts(rows, self._leases.view(rows), own)
+        return open_fronts(rows, self._leases.view(), own)
 
     def continued(self, shards: Collection[ShardKey]) -> list[ShardKey]:
         """Return the ended ones of ``shards`` whose children :meth:`other_fronts` has."""
@@ -219,7 +219,8 @@ class Leases(KeptProgress):
         rows.name_streams(identities)
         await rows.load()
         if not rows.stored:
-            await rows.check_first_use()
+            async with rows.asking("load"):
+                await rows.foreign.check_first_use()
         # They show a reader without leases that it was replaced.
         marks = [mark.checkpoint for mark in map(rows.mark, identities) if mark]
         await self._rows.save([evolve(mark, progress=FOUND_LATER) for mark in marks])
@@ -294,8 +295,8 @@ class Leases(KeptProgress):
         try:
             async with self._clock.timeout(_RELEASE_SECONDS):
                 try:
-                    async with rows.turn:
-                        await rows.report(worker, is_leaving=True)
+                    async with rows.turn, rows.asking("report to"):
+                        await rows.foreign.report(worker, is_leaving=True)
                 finally:
                     await self.shards.release(tuple(self._held.held))
                 if rows.identities:

@@ -30,13 +30,14 @@ _LONGEST_GAP: Final = 0.5
 
 def first_row(shard: Shard, stream_created_at: datetime, progress: ShardProgress) -> Checkpoint:
     """Return the row of a shard that has not been read."""
-    parents = tuple(key.shard_id for key in shard.parent_keys)
+    lease = Lease(parents=parents_of(shard), hash_range=HashRange.of(shard))
     return Checkpoint(
-        shard=shard.key,
-        stream_created_at=stream_created_at,
-        progress=progress,
-        lease=Lease(parents=parents, hash_range=HashRange.of(shard)),
+        shard=shard.key, stream_created_at=stream_created_at, progress=progress, lease=lease
     )
+
+
+def parents_of(shard: Shard) -> tuple[str, ...]:
+    return tuple(key.shard_id for key in shard.parent_keys)
 
 
 @define(eq=False)
@@ -46,6 +47,7 @@ class LeaseRows:
     Every worker creates rows and removes them: the first one wins, and the others find that.
 
     Attributes:
+        listed: the shards of the last listing.
         removed: the positions of shards whose rows were removed while this worker had them.
         on_loaded: is called after each load, with the rows that were known before.
     """
@@ -56,7 +58,7 @@ class LeaseRows:
     sightings: Sightings = field(init=False)
     removed: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
     on_loaded: Callable[[Rows], None] = field(default=lambda _: None, init=False)
-    _listed: dict[ShardKey, Shard] = field(factory=dict, init=False)
+    listed: dict[ShardKey, Shard] = field(factory=dict, init=False)
     # The shards that have left the retention unread, as was reported.
     _lost: set[ShardKey] = field(factory=set, init=False)
 
@@ -87,7 +89,7 @@ class LeaseRows:
 
     async def follow(self, listed: Listing, progress: Progress) -> None:
         """Create what is missing of ``progress``; remove what is gone and not needed."""
-        self._listed = dict(listed)
+        self.listed = dict(listed)
         new = [
             shard for key, shard in listed.items() if key in progress and not self._is_begun(key)
         ]
@@ -120,9 +122,6 @@ class LeaseRows:
         created_at = self.progress.identities[shard.stream_arn].created_at
         return first_row(shard, created_at, progress)
 
-    def listed_row(self, key: ShardKey) -> Checkpoint | None:
-        return self.first_row(self._listed[key]) if key in self._listed else None
-
     def _is_begun(self, key: ShardKey) -> bool:
         row = self.progress.stored.get(key)
         # A stream that was created again has shards of the same ids.
@@ -154,7 +153,7 @@ class LeaseRows:
         newer: set[ShardKey] = set()
         for key, row in sorted(self.progress.current().items(), key=lambda one: one[0].shard_id):
             parents = {ShardKey(key.stream_arn, one) for one in lease_of(row).parents}
-            if any(one in newer or one in self._listed for one in parents):
+            if any(one in newer or one in self.listed for one in parents):
                 newer.add(key)
         return newer
 
@@ -171,7 +170,7 @@ class LeaseRows:
             is_begun = progress.is_ended or progress.processed is not None
             parents = (ShardKey(key.stream_arn, one) for one in lease_of(row).parents)
             (begun if is_begun else waiting).update(parents)
-        gone = (begun - waiting) & rows.keys() - self._listed.keys()
+        gone = (begun - waiting) & rows.keys() - self.listed.keys()
         return {key for key in gone if rows[key].checkpoint.progress.is_ended}
 
     def _lost_unread(self, progress: Progress) -> set[ShardKey]:
@@ -182,7 +181,7 @@ class LeaseRows:
             for arn in self.progress.identities
             for key in gone_shards(
                 [key for key in rows if key.stream_arn == arn],
-                [one for one in self._listed.values() if one.stream_arn == arn],
+                [one for one in self.listed.values() if one.stream_arn == arn],
             )
             if not rows[key].checkpoint.progress.is_ended
         }

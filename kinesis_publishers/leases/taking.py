@@ -14,7 +14,7 @@ from kinesis_publishers.config import LeaseConfig
 from kinesis_publishers.errors import KinesisPublishersError, RetriesExhaustedError
 from kinesis_publishers.events import EventSink, LeasesCounted
 from kinesis_publishers.leases.held import HeldLeases
-from kinesis_publishers.leases.rows import LeaseRows
+from kinesis_publishers.leases.rows import LeaseRows, parents_of
 from kinesis_publishers.leases.rules import (
     free_to_take,
     given_to,
@@ -24,7 +24,7 @@ from kinesis_publishers.leases.rules import (
     to_settle,
     with_lease,
 )
-from kinesis_publishers.model import Checkpoint, ShardKey
+from kinesis_publishers.model import Checkpoint, HashRange, ShardKey
 from kinesis_publishers.tasks import wait_for_event
 
 _LOGGER = logging.getLogger(__name__)
@@ -108,7 +108,8 @@ class LeaseTaker:
             await self._rows.progress.load()
             if self.is_closing:
                 return
-            has_leader = await self._rows.progress.report(leases.worker)
+            async with self._rows.progress.asking("report to"):
+                has_leader = await self._rows.progress.foreign.report(leases.worker)
             await self.settle(has_leader=has_leader)
             await self._take(free_to_take(leases.view(), leases.startable))
             await self._ask([] if has_leader else to_request(leases.view(), leases.startable))
@@ -145,9 +146,9 @@ class LeaseTaker:
     def _taken(self, key: ShardKey, *, leaving: str | None) -> Checkpoint:
         row = self._rows.progress.stored[key]
         lease = lease_of(row)
-        if lease.hash_range is None and (first := self._rows.listed_row(key)) and first.lease:
+        if lease.hash_range is None and (shard := self._rows.listed.get(key)):
             # The row of a reader without leases.
-            lease = evolve(lease, parents=first.lease.parents, hash_range=first.lease.hash_range)
+            lease = evolve(lease, parents=parents_of(shard), hash_range=HashRange.of(shard))
         switches = lease.switches + 1
         taken = evolve(lease, owner=self._leases.worker, leaving=leaving, switches=switches)
         return with_lease(row, evolve(taken, is_idle=None, is_at_tip=None))

@@ -72,6 +72,7 @@ class ProgressRows:
         on_written: is called after each write, with its rows and with the time when it was sent.
         turn: its holder may call the store.
         stored: the rows, as they were loaded or written last.
+        foreign: what the store has for workers of another library; called inside of :meth:`asking`.
         joined: what is written in open transactions of the application; nothing else writes these
             rows meanwhile.
     """
@@ -85,7 +86,7 @@ class ProgressRows:
     stored: dict[ShardKey, StoredCheckpoint] = field(factory=dict, init=False)
     identities: dict[str, StreamIdentity] = field(factory=dict, init=False)
     joined: dict[ShardKey, _Joined] = field(factory=dict, init=False)
-    _foreign: ForeignTable = field(
+    foreign: ForeignTable = field(
         init=False,
         default=Factory(lambda self: with_overrides(ForeignTable(), self._store), takes_self=True),
     )
@@ -93,21 +94,11 @@ class ProgressRows:
     def name_streams(self, identities: Identities) -> None:
         """Add streams before their rows are loaded."""
         self.identities = {**self.identities, **identities}
-        self._foreign.name_streams(tuple(self.identities.values()))
-
-    async def check_first_use(self) -> None:
-        """Check, where nothing is stored, that the application has nothing in another form."""
-        async with self._asking("load"):
-            await self._foreign.check_first_use()
-
-    async def report(self, worker: str, *, is_leaving: bool = False) -> bool:
-        """Report a worker to a leader of another library; return whether there is one."""
-        async with self._asking("report to"):
-            return await self._foreign.report(worker, is_leaving=is_leaving)
+        self.foreign.name_streams(tuple(self.identities.values()))
 
     async def fetch(self) -> Rows:
         """Return what is stored now; nothing is learned from it."""
-        async with self._asking("load"):
+        async with self.asking("load"):
             return await self._store.load()
 
     async def load(self) -> None:
@@ -133,7 +124,7 @@ class ProgressRows:
             return set()
         sent_at = self._clock.monotonic()
         try:
-            async with self._asking("write"):
+            async with self.asking("write"):
                 versions = await self._store.save(writes)
                 if left_out := [str(one.shard) for one in writes if one.shard not in versions]:
                     raise CheckpointError(
@@ -220,7 +211,7 @@ class ProgressRows:
         versions = {key: self.stored[key].version for key in keys if key in self.stored}
         if not versions:
             return
-        async with self._asking("remove"):
+        async with self.asking("remove"):
             await self._store.remove(versions)
         for key in versions:
             del self.stored[key]
@@ -265,8 +256,8 @@ class ProgressRows:
         }
 
     @asynccontextmanager
-    async def _asking(self, verb: str) -> AsyncIterator[None]:
-        """Give up a call that takes too long, and name the call in every failure."""
+    async def asking(self, verb: str) -> AsyncIterator[None]:
+        """Give up a call to the store that takes too long, and name it in every failure."""
         seconds = self.call_seconds()
         try:
             async with nullcontext() if seconds is None else self._clock.timeout(seconds) as limit:
