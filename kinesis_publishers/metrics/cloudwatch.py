@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from threading import Event as Flag
 from typing import Any, Final, Self
 
@@ -39,22 +40,90 @@ _NOT_SENT: Final = (
 )
 
 
-class CloudWatchUpload:
-    """Calls PutMetricData, which blocks, from one thread; another one may give up.
+# How long the end of a reading waits for the last metrics.
+_CLOSE_TIMEOUT_SECONDS = 6.0
 
+
+@frozen(kw_only=True)
+class CloudWatchSettings:
+    """How metrics are sent: to which ``namespace``, and whether with the dimension ShardId."""
+
+    namespace: str
+    interval_seconds: float = 60.0
+    is_per_shard: bool = True
+
+
+class CloudWatchMetrics(EventReporter):
+    """Adds events up and sends the sums to CloudWatch, in a thread, periodically and at the end.
+
+    Selected by ``metrics.sinks = cloudwatch``; or use it as ``async with CloudWatchMetrics(...) as
+    metrics`` and pass ``metrics`` to ``events=``. Data that could not be sent are kept within a
+    bound and sent later. ``create_client`` makes a client of botocore or boto3, in the thread.
     Failures are logged, never raised: metrics must not stop the reading.
     """
 
-    def __init__(self, create_client: Callable[[], Any], namespace: str) -> None:
+    def __init__(
+        self,
+        create_client: Callable[[], Any],
+        settings: CloudWatchSettings,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._statistics = IntervalStatistics(_METRICS, is_per_shard=settings.is_per_shard)
         self._create_client = create_client
-        self._namespace = namespace
+        self._namespace = settings.namespace
+        self._sending = repeated(
+            self.flush, settings.interval_seconds, self._clock, name="send metrics to CloudWatch"
+        )
+        self._gives_up = Flag()
+        # One thread: the last metrics follow those being sent. It alone uses what follows.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="cloudwatch-metrics")
         self._client: Any = None
         self._unsent: list[dict[str, Any]] = []
         self._is_failing = False
-        self._gives_up = Flag()
+
+    @classmethod
+    def from_properties(cls, properties: Properties, clock: Clock) -> Self:
+        config = MetricsConfig.from_properties(properties)
+        aws = AwsConfig.from_properties(properties)
+        settings = CloudWatchSettings(
+            namespace=config.cloudwatch_namespace,
+            interval_seconds=config.cloudwatch_interval_seconds,
+            is_per_shard=config.is_per_shard,
+        )
+        url = config.cloudwatch_endpoint_url
+        create = partial(open_client, aws, "cloudwatch", url, connect_timeout=3.0, read_timeout=5.0)
+        return cls(create, settings, clock=clock)
+
+    def __call__(self, event: Event) -> None:
+        self._statistics.add(event)
+
+    async def __aenter__(self) -> Self:
+        await self._sending.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await self._sending.__aexit__(None, None, None)
+            async with self._clock.timeout(_CLOSE_TIMEOUT_SECONDS):
+                await self.flush()
+        except TimeoutError:
+            _LOGGER.warning("CloudWatch does not answer: the last metrics may be missing there.")
+        finally:
+            self._gives_up.set()
+            # After the call in flight, which has its own timeout and is not waited for.
+            self._executor.submit(self._close)
+            self._executor.shutdown(wait=False)
+
+    async def flush(self) -> None:
+        data = self._statistics.take(self._clock.now())
+        sending = self._executor.submit(self.send, data)
+        # A call that is cancelled before its thread has begun must not lose them.
+        await asyncio.shield(asyncio.wrap_future(sending))
 
     def send(self, data: list[dict[str, Any]]) -> None:
-        """Send ``data``, after what could not be sent before; keep what fails."""
+        """Send ``data``, after what could not be sent before; keep what fails. This blocks."""
         if (excess := len(self._unsent) - MAX_UNSENT_DATA) > 0:
             del self._unsent[:excess]
             _LOGGER.warning(
@@ -88,18 +157,6 @@ class CloudWatchUpload:
             self._is_failing = False
             _LOGGER.info("CloudWatch takes metrics again.")
 
-    def close(self) -> None:
-        """Close the client; say what was not sent."""
-        if self._unsent:
-            _LOGGER.warning("%d metric data were not sent to CloudWatch.", len(self._unsent))
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-
-    def give_up(self) -> None:
-        """Make no further call. May be called from any thread."""
-        self._gives_up.set()
-
     def _put(self, request: list[dict[str, Any]]) -> None:
         where, client = self._namespace, self._client
         with mapped_errors("PutMetricData", where, service="cloudwatch", client=client):
@@ -107,82 +164,11 @@ class CloudWatchUpload:
                 self._client = self._create_client()
             self._client.put_metric_data(Namespace=self._namespace, MetricData=request)
 
-
-# How long the end of a reading waits for the last metrics.
-_CLOSE_TIMEOUT_SECONDS = 6.0
-
-
-@frozen(kw_only=True)
-class CloudWatchSettings:
-    """How metrics are sent: to which ``namespace``, and whether with the dimension ShardId."""
-
-    namespace: str
-    interval_seconds: float = 60.0
-    is_per_shard: bool = True
-
-
-class CloudWatchMetrics(EventReporter):
-    """Adds events up and sends the sums to CloudWatch, in a thread, periodically and at the end.
-
-    Selected by ``metrics.sinks = cloudwatch``; or use it as ``async with CloudWatchMetrics(...) as
-    metrics`` and pass ``metrics`` to ``events=``. Data that could not be sent are kept within a
-    bound and sent later. ``create_client`` makes boto3's client; it is called in the thread.
-    """
-
-    def __init__(
-        self,
-        create_client: Callable[[], Any],
-        settings: CloudWatchSettings,
-        *,
-        clock: Clock | None = None,
-    ) -> None:
-        self._clock = clock or SystemClock()
-        self._statistics = IntervalStatistics(_METRICS, is_per_shard=settings.is_per_shard)
-        self._upload = CloudWatchUpload(create_client, settings.namespace)
-        # One thread: the last metrics follow those being sent.
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="cloudwatch-metrics")
-        self._sending = repeated(
-            self.flush, settings.interval_seconds, self._clock, name="send metrics to CloudWatch"
-        )
-
-    @classmethod
-    def from_properties(cls, properties: Properties, clock: Clock) -> Self:
-        config = MetricsConfig.from_properties(properties)
-        aws = AwsConfig.from_properties(properties)
-        settings = CloudWatchSettings(
-            namespace=config.cloudwatch_namespace,
-            interval_seconds=config.cloudwatch_interval_seconds,
-            is_per_shard=config.is_per_shard,
-        )
-        timeouts = {"connect_timeout": 3.0, "read_timeout": 5.0}
-        url = config.cloudwatch_endpoint_url
-        return cls(lambda: open_client(aws, "cloudwatch", url, **timeouts), settings, clock=clock)
-
-    def __call__(self, event: Event) -> None:
-        self._statistics.add(event)
-
-    async def __aenter__(self) -> Self:
-        await self._sending.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        try:
-            await self._sending.__aexit__(None, None, None)
-            async with self._clock.timeout(_CLOSE_TIMEOUT_SECONDS):
-                await self.flush()
-        except TimeoutError:
-            _LOGGER.warning("CloudWatch does not answer: the last metrics may be missing there.")
-        finally:
-            self._upload.give_up()
-            # After the call in flight, which has its own timeout and is not waited for.
-            self._executor.submit(self._upload.close)
-            self._executor.shutdown(wait=False)
-
-    async def flush(self) -> None:
-        data = self._statistics.take(self._clock.now())
-        sending = self._executor.submit(self._upload.send, data)
-        # A call that is cancelled before its thread has begun must not lose them.
-        await asyncio.shield(asyncio.wrap_future(sending))
+    def _close(self) -> None:
+        if self._unsent:
+            _LOGGER.warning("%d metric data were not sent to CloudWatch.", len(self._unsent))
+        if self._client is not None:
+            self._client.close()
 
 
 # The one metric that has the code of an error as a dimension.

@@ -23,7 +23,6 @@ from kinesis_publishers.metrics.cloudwatch import (
     MAX_UNSENT_DATA,
     CloudWatchMetrics,
     CloudWatchSettings,
-    CloudWatchUpload,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.metrics.metric_support import ONE, PROCESSED, ZERO, fetched
@@ -31,7 +30,7 @@ from tests.unit.metrics.metric_support import ONE, PROCESSED, ZERO, fetched
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_UPLOAD = "kinesis_publishers.metrics.cloudwatch"
+_MODULE = "kinesis_publishers.metrics.cloudwatch"
 _DATUM = {"MetricName": "m", "Dimensions": []}
 
 
@@ -170,12 +169,18 @@ class Service:
         return [one["MetricName"] for request in self.requests for one in request]
 
 
-def _upload(service: Service) -> CloudWatchUpload:
-    return CloudWatchUpload(lambda: service, "namespace")
+def _metrics_to(service: Service) -> CloudWatchMetrics:
+    return CloudWatchMetrics(lambda: service, CloudWatchSettings(namespace="namespace"))
 
 
-def _send(upload: CloudWatchUpload, *names: str) -> None:
-    upload.send([{**_DATUM, "MetricName": name} for name in names])
+async def _thread_has_ended() -> None:
+    for thread in threading.enumerate():
+        if thread.name.startswith("cloudwatch-metrics"):
+            await asyncio.to_thread(thread.join)
+
+
+def _send(metrics: CloudWatchMetrics, *names: str) -> None:
+    metrics.send([{**_DATUM, "MetricName": name} for name in names])
 
 
 @pytest.mark.parametrize(
@@ -183,9 +188,9 @@ def _send(upload: CloudWatchUpload, *names: str) -> None:
 )
 def test_what_could_not_be_sent_is_sent_with_the_next_ones(error: Exception) -> None:
     service = Service(errors=[error])
-    upload = _upload(service)
-    _send(upload, "first")
-    _send(upload, "second")
+    metrics = _metrics_to(service)
+    _send(metrics, "first")
+    _send(metrics, "second")
     assert service.names == ["first", "second"]
 
 
@@ -193,10 +198,10 @@ def test_a_service_that_is_down_is_warned_of_once_and_so_is_its_return(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service = Service(errors=[_error("ServiceUnavailable")] * 3)
-    upload = _upload(service)
-    with caplog.at_level(logging.INFO, _UPLOAD):
+    metrics = _metrics_to(service)
+    with caplog.at_level(logging.INFO, _MODULE):
         for _ in range(4):
-            _send(upload, "m")
+            _send(metrics, "m")
     assert [one.levelno for one in caplog.records] == [logging.WARNING, logging.INFO]
     assert "cloudwatch:PutMetricData" in caplog.text
 
@@ -205,9 +210,9 @@ def test_data_that_cloudwatch_refuses_for_what_they_are_do_not_block_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service = Service(errors=[_error("InvalidParameterValue")])
-    upload = _upload(service)
-    _send(upload, "bad")
-    _send(upload, "good")
+    metrics = _metrics_to(service)
+    _send(metrics, "bad")
+    _send(metrics, "good")
     assert service.names == ["good"]
     assert "refuses 1 metric data for good" in caplog.text
 
@@ -216,12 +221,12 @@ def test_a_refusal_for_good_is_not_the_return_of_the_service(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service = Service(errors=[_error("ServiceUnavailable"), _error("ValidationError")])
-    upload = _upload(service)
-    with caplog.at_level(logging.INFO, _UPLOAD):
-        _send(upload, "dropped")
-        upload.send([])
+    metrics = _metrics_to(service)
+    with caplog.at_level(logging.INFO, _MODULE):
+        _send(metrics, "dropped")
+        metrics.send([])
         assert "again" not in caplog.records[-1].getMessage()
-        _send(upload, "taken")
+        _send(metrics, "taken")
     assert caplog.messages[-1] == "CloudWatch takes metrics again."
 
 
@@ -229,11 +234,11 @@ def test_memory_is_bounded_while_cloudwatch_takes_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service = Service(errors=[OSError("down")] * 3)
-    upload = _upload(service)
-    _send(upload, *["old"] * 5)
-    _send(upload, *["kept"] * MAX_UNSENT_DATA)
-    _send(upload, "new")
-    _send(upload, "newest")
+    metrics = _metrics_to(service)
+    _send(metrics, *["old"] * 5)
+    _send(metrics, *["kept"] * MAX_UNSENT_DATA)
+    _send(metrics, "new")
+    _send(metrics, "newest")
     assert service.names == [*["kept"] * (MAX_UNSENT_DATA - 1), "new", "newest"]
     dropped = [one.args[0] for one in caplog.records if "were dropped" in one.getMessage()]
     assert dropped == [5, 1]
@@ -242,19 +247,28 @@ def test_memory_is_bounded_while_cloudwatch_takes_nothing(
 def test_many_data_are_cut_into_requests_that_cloudwatch_takes() -> None:
     service = Service()
     names = [str(number) for number in range(2 * MAX_DATA + 1)]
-    _send(_upload(service), *names)
+    _send(_metrics_to(service), *names)
     assert service.names == names
     assert [len(request) for request in service.requests] == [MAX_DATA, MAX_DATA, 1]
 
 
-def test_an_upload_that_has_given_up_makes_no_further_call_and_says_what_is_missing(
+async def test_after_the_end_no_further_call_is_made_and_what_is_missing_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    service = Service()
-    upload = _upload(service)
-    upload.give_up()
-    _send(upload, "m", "n")
-    upload.close()
+    service = Service(errors=[OSError("down")])
+    async with _metrics_to(service) as metrics:
+        _send(metrics, "m", "n")
+    await _thread_has_ended()
+    assert "2 metric data were not sent" not in caplog.text, "they were sent at the end"
+    _send(metrics, "o")
+    assert service.names == ["m", "n"]
+
+
+async def test_what_could_not_be_sent_by_the_end_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    service = Service(errors=[OSError("down")] * 2)
+    async with _metrics_to(service) as metrics:
+        _send(metrics, "m", "n")
+    await _thread_has_ended()
     assert service.requests == []
     assert "2 metric data were not sent" in caplog.text
 
@@ -299,7 +313,5 @@ async def test_the_end_is_not_held_up_by_a_service_that_does_not_answer(
         await clock.advance(0.2)
         await closing
         may_answer.set()
-        for thread in threading.enumerate():
-            if thread.name.startswith("cloudwatch-metrics"):
-                await asyncio.to_thread(thread.join)
+        await _thread_has_ended()
     assert "CloudWatch does not answer" in caplog.text
