@@ -28,7 +28,7 @@ from kinesis_publishers.config.sections.aws import CredentialsProvider
 from kinesis_publishers.config.sections.metrics import MetricsConfig
 from kinesis_publishers.metrics.cloudwatch_table import KCL_METRICS, KPL_METRICS
 from kinesis_publishers.metrics.metric import Metric, MetricKind, MetricTable
-from kinesis_publishers.metrics.table import METRICS
+from kinesis_publishers.metrics.table import FLINK, METRICS
 from kinesis_publishers_spark.aliases import ADVICE, ALIASES
 
 if TYPE_CHECKING:
@@ -266,8 +266,9 @@ def _in_short(metric: Metric) -> str:
     if not (metric.unit.startswith("{") or metric.kind is MetricKind.HISTOGRAM):
         notes.append(f"`{metric.unit}`")
     notes += _attributes_in_short(metric)
-    if metric.flink_name:
-        notes.append(f"Flink: `{metric.flink_name}`")
+    if metric in FLINK:
+        first, *others = metric.name.split("_")
+        notes.append(f"Flink: `{first}{''.join(map(str.capitalize, others))}`")
     return f"`{metric.name}`" + (f" ({', '.join(notes)})" if notes else "")
 
 

@@ -49,7 +49,6 @@ class Metric:
         is_per_shard: whether values are kept apart by shard where that is wanted.
         combined: makes one value of a gauge of those of several shards.
         buckets: upper bounds of a histogram's buckets.
-        flink_name: its name in Flink's connector, if it exists there.
         kcl_task: the task of the KCL that it belongs to, in CloudWatch.
     """
 
@@ -62,7 +61,6 @@ class Metric:
     is_per_shard: bool = True
     combined: Callable[[Iterable[float]], float] = max
     buckets: tuple[float, ...] | None = None
-    flink_name: str | None = None
     kcl_task: str | None = None
 
 

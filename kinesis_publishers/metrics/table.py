@@ -5,8 +5,6 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Final
 
-from attrs import evolve
-
 from kinesis_publishers import events as ev
 from kinesis_publishers.metrics.metric import (
     Metric,
@@ -37,8 +35,9 @@ def _loop_frequency(event: ev.RecordsFetched) -> float | None:
     return 1 / event.loop_seconds if event.loop_seconds else None
 
 
-# Gauges, as in Flink. So many histograms for each answer would cost more than the reading.
-_FLINK: Final = (
+# Flink's connector has these under the same names in camel case, as gauges, too. Histograms of all
+# of them for each answer would cost more than the reading.
+FLINK: Final = (
     gauge(
         "millis_behind_latest",
         "ms",
@@ -95,11 +94,6 @@ _FLINK: Final = (
         RecordsFetched=lambda e: e.sleep_seconds * _MILLIS,
     ),
 )
-
-
-def _with_flink_name(metric: Metric) -> Metric:
-    first, *others = metric.name.split("_")
-    return evolve(metric, flink_name=first + "".join(map(str.capitalize, others)))
 
 
 _READING: Final = (
@@ -355,7 +349,7 @@ _PRODUCING: Final = (
 
 METRICS: Final = MetricTable(
     (
-        *map(_with_flink_name, _FLINK),
+        *FLINK,
         *_READING,
         *_PROCESSING,
         *_LIFECYCLE,
