@@ -195,7 +195,7 @@ def _progress(writing: Writing, stream: BinaryIO | None, *, is_quiet: bool) -> I
 
     columns = ("{task.description}", BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        # A pipe has no size.
+        # The size of a pipe is not known.
         size = os.fstat(stream.fileno()).st_size if stream.seekable() else None
         task = bar.add_task("", total=size)
 
@@ -343,7 +343,7 @@ class Writing:
             self._on_written(number, key, result)
         except OSError as error:
             self._on_written = None
-            sys.stdout = None  # Flushing would be an error again
+            sys.stdout = None  # Flushing it would be an error again.
             # A reader that closes the output does so on purpose.
             if isinstance(error, BrokenPipeError):
                 return

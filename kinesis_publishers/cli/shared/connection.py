@@ -54,7 +54,7 @@ LOCAL: Final = {
 
 @frozen
 class Connection:
-    """Where to connect and what to read: the properties of the file, and those of the line."""
+    """Where to connect and what to read: the properties of a file, and of the command line."""
 
     # As they were read, which is once: the file may be a pipe. They may have secrets.
     file: Sequence[tuple[str, str]] = field(repr=False)

@@ -39,7 +39,7 @@ MAPPED: Final[Mapping[str, cf.Option[Any] | OptionFamily[Any]]] = {
     "maxRecords": cf.PollingConfig.max_records,
     "idleTimeBetweenReadsInMillis": cf.PollingConfig.interval_seconds,
     "fanoutConfig.consumerName": cf.RegistrationConfig.consumer_name,
-    # That of the stream.
+    # The option is that of the stream.
     _CONSUMER_ARN: cf.RegistrationConfig.consumer_arn,
 }
 _UNUSED: Final = {
