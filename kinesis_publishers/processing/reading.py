@@ -34,7 +34,6 @@ from kinesis_publishers.processing.signals import (
     has_closed,
     interrupt,
     stopped_by_signals,
-    stopped_with_others,
 )
 from kinesis_publishers.readers.consumers import call_hook
 from kinesis_publishers.readers.watermarks import OnWatermark
@@ -156,7 +155,7 @@ class RecordStream(AsyncIterator[DecodedRecord[T]]):
         self.checkpointing = AsyncCheckpointing(feed.deliveries, self._current)
 
     def _repr_html_(self) -> str:
-        state = "ended" if self._is_over else "being read" if self._is_open else "not begun"
+        state = "being read" if self._is_read else "ended" if self._is_over else "not begun"
         return html_table(f"Records, {state}: iterate to read them", [])
 
     def pause(self) -> None:
@@ -212,19 +211,22 @@ class RecordStream(AsyncIterator[DecodedRecord[T]]):
             await_closing(self, self._task, is_certain=self._is_entered)
         self.stop()
 
+    @property
+    def _is_read(self) -> bool:
+        return self._is_open and not self._is_over
+
     async def _open(self) -> None:
         self._task = asyncio.current_task()
         async with AsyncExitStack() as stack:
             stack.callback(has_closed, self)
-            with stopped_with_others(self._stop_by):
-                await stack.enter_async_context(self.feed)
-            if not self.feed.is_stopping:
-                stack.enter_context(stopped_by_signals(self._stop_by))
+            stopped = stopped_by_signals(self._stop_by, is_open=lambda: self._is_read)
+            stack.enter_context(stopped)
+            await stack.enter_async_context(self.feed)
             self._resources = stack.pop_all()
         self._is_open = True
 
     async def _close(self, error: BaseException | None) -> None:
-        if self._is_open and not (self._is_over or self.feed.process.is_left):
+        if self._is_read and not self.feed.process.is_left:
             self._is_over = True
             kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
             self._body.__exit__(kind, error, traceback)

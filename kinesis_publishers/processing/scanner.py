@@ -31,7 +31,7 @@ from kinesis_publishers.processing.error_policies import (
 )
 from kinesis_publishers.processing.feed import DeliveryFeed
 from kinesis_publishers.processing.handed_out import Cutting, HandedOut
-from kinesis_publishers.processing.signals import stopped_by_signals, stopped_with_others
+from kinesis_publishers.processing.signals import stopped_by_signals
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 _LOGGER = logging.getLogger(__name__)
@@ -83,11 +83,9 @@ class Scanner:
 
     async def _read(self) -> None:
         async with AsyncExitStack() as stack:
-            with stopped_with_others(self._stop_by):
-                await stack.enter_async_context(self._feed)
+            stack.enter_context(stopped_by_signals(self._stop_by, is_open=lambda: self._is_open))
+            await stack.enter_async_context(self._feed)
             self._is_open = True
-            if not self._feed.is_stopping:
-                stack.enter_context(stopped_by_signals(self._stop_by))
             await self._run_workers()
 
     async def _run_workers(self) -> None:

@@ -13,13 +13,14 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 _Stop: TypeAlias = "Callable[[signal.Signals], None]"
+_IsOpen: TypeAlias = "Callable[[], bool]"
 _Loop: TypeAlias = "asyncio.AbstractEventLoop | None"
 
 _FINISHING: Final = b"\nFinishing what has begun. Ctrl-C again stops at once.\n"
 _STDERR: Final = 2
 _DEFAULTS: Final = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 # What a signal stops, each with the loop that does so; and the handlers before ours.
-_STOPS: defaultdict[signal.Signals, list[tuple[_Loop, _Stop]]] = defaultdict(list)
+_STOPS: defaultdict[signal.Signals, list[tuple[_Loop, _Stop, _IsOpen]]] = defaultdict(list)
 _FORMER: dict[signal.Signals, Any] = {}
 # Readers that Ctrl-C has stopped and that have not closed yet: their task, and whether they are
 # certain to close.
@@ -37,7 +38,9 @@ def _is_free(one: signal.Signals) -> bool:
 
 
 @contextmanager
-def stopped_by_signals(stop: _Stop, *, in_loop: bool = True) -> Iterator[None]:
+def stopped_by_signals(
+    stop: _Stop, *, in_loop: bool = True, is_open: _IsOpen = lambda: True
+) -> Iterator[None]:
     """Call ``stop`` when SIGTERM or Ctrl-C comes while the body runs.
 
     The first signal calls every ``stop`` once; the same signal has its normal effect when it comes
@@ -48,6 +51,8 @@ def stopped_by_signals(stop: _Stop, *, in_loop: bool = True) -> Iterator[None]:
         stop: is called with the signal.
         in_loop: whether the running event loop calls ``stop``. Otherwise the main thread does,
             between two steps of what it does then, as in a notebook, whose loop waits meanwhile.
+        is_open: whether there is something to stop. If nothing in the loop is open, the signal has
+            its normal effect; else what opens at the moment is stopped with the others.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -55,7 +60,7 @@ def stopped_by_signals(stop: _Stop, *, in_loop: bool = True) -> Iterator[None]:
     for left in [reader for reader, (task, _) in _CLOSING.items() if task.done()]:
         del _CLOSING[left]
     signals = [one for one in _DEFAULTS if _is_free(one)]
-    own = asyncio.get_running_loop() if in_loop else None, stop
+    own = asyncio.get_running_loop() if in_loop else None, stop, is_open
     for one in signals:
         if signal.getsignal(one) is not _stop_latest:
             _FORMER[one] = signal.signal(one, _stop_latest)
@@ -68,24 +73,6 @@ def stopped_by_signals(stop: _Stop, *, in_loop: bool = True) -> Iterator[None]:
             with suppress(ValueError):
                 _STOPS[one].remove(own)
             _restore(one)
-
-
-@contextmanager
-def stopped_with_others(stop: _Stop) -> Iterator[None]:
-    """Call ``stop`` when a signal stops other readers of the running loop while the body runs.
-
-    A reader that opens would miss it. Without others the signal has its usual effect.
-    """
-    loop = asyncio.get_running_loop()
-    joined = [others for others in _STOPS.values() if loop in dict(others)]
-    for others in joined:
-        others.append((loop, stop))
-    try:
-        yield
-    finally:
-        for others in joined:
-            with suppress(ValueError):
-                others.remove((loop, stop))
 
 
 def _restore(one: signal.Signals) -> None:
@@ -101,11 +88,13 @@ def _stop_latest(number: int, _: object) -> None:
     """Stop everything that reads in the loop of the latest reader, or, without one, in threads."""
     one = signal.Signals(number)
     # A reader may have been left open at the end of its loop.
-    readers = [(loop, stop) for loop, stop in _STOPS[one] if not (loop and loop.is_closed())]
+    readers = [own for own in _STOPS[one] if not (own[0] and own[0].is_closed())]
     latest = readers[-1][0] if readers else None
-    stops = [stop for loop, stop in readers if loop is latest]
-    _STOPS[one] = [(loop, stop) for loop, stop in readers if loop is not latest]
+    _STOPS[one] = [own for own in readers if own[0] is not latest]
     _restore(one)
+    stops = [stop for loop, stop, _ in readers if loop is latest]
+    if not any(is_open() for loop, _, is_open in readers if loop is latest):
+        stops = []
     if stops and one is signal.SIGINT:
         # Not by sys.stderr, whose writing this may have interrupted.
         with suppress(OSError):
