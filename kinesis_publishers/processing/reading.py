@@ -29,12 +29,7 @@ from kinesis_publishers.processing.error_policies import (
 )
 from kinesis_publishers.processing.feed import DeliveryFeed
 from kinesis_publishers.processing.handed_out import HandedOut
-from kinesis_publishers.processing.signals import (
-    await_closing,
-    has_closed,
-    interrupt,
-    stopped_by_signals,
-)
+from kinesis_publishers.processing.signals import CLOSING, interrupt, stopped_by_signals
 from kinesis_publishers.readers.consumers import call_hook
 from kinesis_publishers.readers.watermarks import OnWatermark
 from kinesis_publishers.tracebacks import ShortTraceback
@@ -208,7 +203,7 @@ class RecordStream(AsyncIterator[DecodedRecord[T]]):
     def _stop_by(self, one: signal.Signals) -> None:
         self._is_interrupted = one is signal.SIGINT
         if self._is_interrupted and self._task is not None:
-            await_closing(self, self._task, is_certain=self._is_entered)
+            CLOSING[self] = self._task, self._is_entered
         self.stop()
 
     @property
@@ -218,7 +213,7 @@ class RecordStream(AsyncIterator[DecodedRecord[T]]):
     async def _open(self) -> None:
         self._task = asyncio.current_task()
         async with AsyncExitStack() as stack:
-            stack.callback(has_closed, self)
+            stack.callback(CLOSING.pop, self, None)
             stopped = stopped_by_signals(self._stop_by, is_open=lambda: self._is_read)
             stack.enter_context(stopped)
             await stack.enter_async_context(self.feed)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 _Stop: TypeAlias = "Callable[[signal.Signals], None]"
 _IsOpen: TypeAlias = "Callable[[], bool]"
@@ -22,9 +23,9 @@ _DEFAULTS: Final = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.defaul
 # What a signal stops, each with the loop that does so; and the handlers before ours.
 _STOPS: defaultdict[signal.Signals, list[tuple[_Loop, _Stop, _IsOpen]]] = defaultdict(list)
 _FORMER: dict[signal.Signals, Any] = {}
-# Readers that Ctrl-C has stopped and that have not closed yet: their task, and whether they are
-# certain to close.
-_CLOSING: dict[object, tuple[asyncio.Task[Any], bool]] = {}
+#: Readers that Ctrl-C has stopped and that have not closed yet: the task that reads, and whether it
+#: is certain to close the reader. Otherwise it may have left it open, and read on.
+CLOSING: Final = WeakKeyDictionary[object, tuple["asyncio.Task[Any]", bool]]()
 
 
 def _is_free(one: signal.Signals) -> bool:
@@ -57,8 +58,6 @@ def stopped_by_signals(
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    for left in [reader for reader, (task, _) in _CLOSING.items() if task.done()]:
-        del _CLOSING[left]
     signals = [one for one in _DEFAULTS if _is_free(one)]
     own = asyncio.get_running_loop() if in_loop else None, stop, is_open
     for one in signals:
@@ -113,25 +112,11 @@ def _release_in_child() -> None:
     # A fork's signals are not its parent's.
     for one, former in _FORMER.items():
         signal.signal(one, former)
-    for held in (_STOPS, _FORMER, _CLOSING):
+    for held in (_STOPS, _FORMER, CLOSING):
         held.clear()
 
 
 os.register_at_fork(after_in_child=_release_in_child)
-
-
-def await_closing(reader: object, task: asyncio.Task[Any], *, is_certain: bool) -> None:
-    """Keep :func:`interrupt` from raising before ``reader``, which Ctrl-C has stopped, closes.
-
-    ``task`` reads. If it ends before, it has left ``reader`` open; unless it ``is_certain`` to
-    close it, it may have left it open and read on.
-    """
-    _CLOSING[reader] = task, is_certain
-
-
-def has_closed(reader: object) -> None:
-    """Forget a reader that has closed, whether or not Ctrl-C stopped it."""
-    _CLOSING.pop(reader, None)
 
 
 async def interrupt() -> None:
@@ -141,7 +126,7 @@ async def interrupt() -> None:
     a CancelledError under ``asyncio.run``, which raises the KeyboardInterrupt in the end.
     """
     current, loop = asyncio.current_task(), asyncio.get_running_loop()
-    for task, is_certain in _CLOSING.values():
+    for task, is_certain in CLOSING.values():
         is_left = task.done() or (task is current and not is_certain)
         if task.get_loop() is loop and not is_left:
             return
