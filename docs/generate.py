@@ -173,8 +173,8 @@ def _render_option(option: Option[Any]) -> str:
 def _names_of(option: Option[Any]) -> list[str]:
     """Return the other names of an option, with their kind."""
     names = {
-        "Keyword": [name for name, one in SHORT_NAMES.items() if one is option],
-        "Spark": [name for name, one in ALIASES.items() if one is option],
+        "Keyword": [name for name, one in SHORT_NAMES.items() if one.key == option.key],
+        "Spark": [name for name, one in ALIASES.items() if one.key == option.key],
     }
     return [f"*{kind}* {', '.join(f'`{one}`' for one in of)}" for kind, of in names.items() if of]
 

@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final
 
+from attrs import evolve
+
 from kinesis_publishers.config.option import PREFIXES, Option, OptionFamily, Section
 from kinesis_publishers.config.parsers import Parsed, Scalar
 from kinesis_publishers.config.retries import OUTAGE, RECOVERABLE_ERRORS
@@ -103,7 +105,12 @@ def extension_options() -> tuple[Option[Any], ...]:
 
 def all_declarations() -> tuple[Option[Any], ...]:
     """Return every option, and one member of each family, by the section of the reference."""
-    options = (*all_options(), *(family.member for family in _FAMILIES))
+    options = [
+        evolve(option, section=option.section or section.title)
+        for section in all_sections()
+        for option in section.options()
+    ]
+    options += (OUTAGE, RECOVERABLE_ERRORS.member, CUSTOM.member)
     titles = [section.title for section in all_sections()] + [one.section for one in options]
     return tuple(sorted(options, key=lambda option: titles.index(option.section)))
 
@@ -168,9 +175,8 @@ def _find_nested(key: str) -> Option[Any] | None:
     if match is None:
         return None
     option = _options_by_key().get(f"{aws.CREDENTIALS_PREFIX}{match[2]}".lower())
-    if option is None or option.key not in aws.NESTABLE:
-        return None
-    return aws.nested_option(option, match[1].lower().count(".role.provider"))
+    depth = match[1].lower().count(".role.provider")
+    return option and aws.nested_option(option, depth)
 
 
 def _without_prefix(key: str) -> str:

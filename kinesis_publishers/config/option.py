@@ -72,10 +72,6 @@ class Declared(Generic[V]):
     def read(self, lookup: Lookup) -> V:
         raise NotImplementedError
 
-    def placed_in(self, section: type[Section]) -> Self:
-        """Return the same declaration as part of ``section``."""
-        return self
-
 
 def _parser_of_default(option: Option[Any]) -> Parser[Any]:
     default = option.default
@@ -100,7 +96,7 @@ class Option(Declared[T]):
         default: None only for an ``Option[X | None]``.
         parser: also describes what is accepted, and the unit. The default has that of a bool, of a
             member of an enum, of a whole number of at least 1, or (a float) of a duration in ms.
-        section: its part of the reference, by default that of its class.
+        section: its part of the reference; empty for that of its class.
         secret: whether its value is masked wherever it might be shown.
         required: whether a complete configuration needs it.
         spellings: other keys that mean the same.
@@ -145,9 +141,6 @@ class Option(Declared[T]):
         read: T = value / 1000 if is_in_milliseconds else value
         return read
 
-    def placed_in(self, section: type[Section]) -> Self:
-        return evolve(self, section=self.section or section.title)
-
     def missing(self) -> MissingOptionError:
         """Return the error for a configuration that does not have this option."""
         return MissingOptionError(f"{self.full_key} is required: set it to {self.parser.accepts}")
@@ -182,9 +175,6 @@ class OptionFamily(Declared[Mapping[str, T]], Generic[T]):
 
     def read(self, lookup: Lookup) -> Mapping[str, T]:
         return lookup.members(self)
-
-    def placed_in(self, section: type[Section]) -> Self:
-        return evolve(self, member=self.member.placed_in(section))
 
     def of(self, name: str) -> Option[T]:
         return evolve(self.member, key=self.member.key.replace(self.placeholder, name))
@@ -283,9 +273,7 @@ class Section:
 
     def __init_subclass__(cls, *, section: str) -> None:
         cls.title = section
-        cls.declarations = {
-            name: one.placed_in(cls) for name, one in vars(cls).items() if isinstance(one, Declared)
-        }
+        cls.declarations = {k: one for k, one in vars(cls).items() if isinstance(one, Declared)}
         for name, declared in cls.declarations.items():
             if not cls.__annotations__[name].startswith("ClassVar"):
                 setattr(cls, name, _field_of(declared))

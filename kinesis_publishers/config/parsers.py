@@ -82,16 +82,16 @@ def parse_quantity(
 class _Number:
     noun: ClassVar[str] = "a number"
     units: ClassVar[Mapping[str, float]] = MappingProxyType({})
-    minimum: float | None = 0
-    maximum: float | None = None
-    below: float | None = None
+    minimum: float = 0
+    maximum: float = math.inf
+    below: float = math.inf
     unit: str | None = None
 
     @property
     def accepts(self) -> str:
         """What is accepted: the noun, in which ``{}`` is the unit, and the bounds."""
         words = {" of at least": self.minimum, " of at most": self.maximum, " below": self.below}
-        given = {word: bound for word, bound in words.items() if bound is not None}
+        given = {word: bound for word, bound in words.items() if bound < math.inf}
         bounds = " and".join(f"{word} {bound:.15g}" for word, bound in given.items())
         return f"{self.noun.format(self.unit)}{bounds}"
 
@@ -105,12 +105,8 @@ class _Number:
         return value
 
     def _check(self, number: _N) -> _N:
-        if self.minimum is not None and number < self.minimum:
-            raise ValueError("too small")
-        if self.maximum is not None and number > self.maximum:
-            raise ValueError("too large")
-        if self.below is not None and number >= self.below:
-            raise ValueError("too large")
+        if not self.minimum <= number <= self.maximum or number >= self.below:
+            raise ValueError("too small or too large")
         return number
 
 
@@ -158,7 +154,7 @@ class Duration(_Number):
 class Size(_Number):
     noun = "a whole number of bytes"
     units = SIZE_UNITS
-    minimum: float | None = 1
+    minimum: float = 1
     unit: str = "bytes"
 
     @property

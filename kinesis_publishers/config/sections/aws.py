@@ -187,11 +187,6 @@ _REQUIRED: Final = {
     CredentialsProvider.CUSTOM: (CredentialsConfig.custom_class,),
 }
 
-NESTABLE: Final = frozenset(
-    option.key for option in CredentialsConfig.options() if option.key != CREDENTIALS_PREFIX
-)
-"""What may also stand after ``aws.credentials.provider.role.provider``, at any depth."""
-
 
 def nested_option(option: Option[Any], depth: int) -> Option[Any]:
     """Return the credentials ``option`` at ``depth`` nested role providers."""

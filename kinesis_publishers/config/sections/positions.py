@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kinesis_publishers.config.option import Declared, Lookup, Option, Section
 from kinesis_publishers.config.parsers import Choice, Parsed, Scalar, Text
@@ -135,10 +135,6 @@ class Instant(Declared["datetime | timedelta | None"]):
     @property
     def options(self) -> tuple[Option[Any], ...]:
         return (self.text, self.format)
-
-    def placed_in(self, section: type[Section]) -> Self:
-        self.text, self.format = self.text.placed_in(section), self.format.placed_in(section)
-        return self
 
     def read(self, lookup: Lookup) -> datetime | timedelta | None:
         is_used = lookup.get(self.position).value == _AT_TIMESTAMP

@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_publishers.config import Encoding, Options, PollingConfig, Properties
 from kinesis_publishers.config.assignments import SHORT_NAMES, keyword_of
-from kinesis_publishers.config.catalogue import all_options
+from kinesis_publishers.config.catalogue import OWN_OPTIONS
 from kinesis_publishers.config.parsers import Flag, WholeNumber
 from kinesis_publishers.errors import ConfigErrors
 from kinesis_publishers.leases.assigners import AllShards
@@ -28,12 +28,11 @@ def parsed(**options: object) -> Properties:
 
 
 def test_every_option_has_a_keyword_of_its_own_and_editors_know_its_type() -> None:
-    options = [one for one in all_options() if one.section != "Spark"]
-    keywords = [keyword_of(option) for option in options]
+    keywords = [keyword_of(option) for option in OWN_OPTIONS]
     assert len({*keywords, *SHORT_NAMES}) == len(keywords) + len(SHORT_NAMES)
     types = get_type_hints(Options)
     assert types.keys() == {*keywords, *SHORT_NAMES}
-    for option in options:
+    for option in OWN_OPTIONS:
         if isinstance(option.parser, Flag | WholeNumber):
             expected = bool if isinstance(option.parser, Flag) else int
             assert types[keyword_of(option)] == expected | None

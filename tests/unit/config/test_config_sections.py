@@ -9,6 +9,7 @@ import pytest
 
 from kinesis_publishers.config import (
     AwsConfig,
+    DiscoveryConfig,
     Duration,
     Option,
     PollingConfig,
@@ -16,7 +17,7 @@ from kinesis_publishers.config import (
     StreamsConfig,
     WholeNumber,
 )
-from kinesis_publishers.config.catalogue import all_sections
+from kinesis_publishers.config.catalogue import all_declarations, all_sections
 from kinesis_publishers.config.option import Derived, Lookup, Section
 from kinesis_publishers.errors import ConfigErrors
 
@@ -26,7 +27,7 @@ class _Example(Section, section="Example"):
 
     count: Option[int] = Option(key="a.count", parser=WholeNumber(), default=3, doc="A count.")
     pause_seconds: Option[float] = Option(
-        key="a.pause", parser=Duration(), default=1500.0, section="Elsewhere", doc="A pause."
+        key="a.pause", parser=Duration(), default=1500.0, doc="A pause."
     )
     password: Option[int | None] = Option(
         key="a.password", parser=WholeNumber(), default=None, secret=True, doc="A secret."
@@ -52,7 +53,9 @@ def test_the_class_has_the_declarations_and_an_instance_has_the_values() -> None
 
 
 def test_an_option_is_in_the_section_of_its_class_unless_it_names_another() -> None:
-    assert (_Example.count.section, _Example.pause_seconds.section) == ("Example", "Elsewhere")
+    sections = {one.key: one.section for one in all_declarations()}
+    assert sections[DiscoveryConfig.interval_seconds.key] == "Discovery"
+    assert sections[DiscoveryConfig.shard_order.key] == "Source"
 
 
 def test_the_secrets_of_a_section_are_masked() -> None:
