@@ -182,11 +182,9 @@ class OptionFamily(Declared[Mapping[str, T]], Generic[T]):
     def name_in(self, key: str) -> str | None:
         """Return the varying part of ``key`` (matched without regard to case), None if foreign."""
         before, _, after = self.member.key.partition(self.placeholder)
-        lowered = key.lower()
-        if not (lowered.startswith(before.lower()) and lowered.endswith(after.lower())):
-            return None
-        name = key[len(before) : len(key) - len(after)]
-        return name if re.fullmatch(self.name_pattern, name) else None
+        pattern = f"{re.escape(before)}({self.name_pattern}){re.escape(after)}"
+        match = re.fullmatch(pattern, key, re.IGNORECASE | re.ASCII)
+        return match and match[1]
 
 
 @frozen

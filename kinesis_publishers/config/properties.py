@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from importlib import import_module
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -99,19 +98,6 @@ class Properties(Lookup):
         return cls.from_pairs(pairs_in(content, name=name), complete=complete)
 
     @classmethod
-    def from_spark_options(
-        cls, options: Mapping[str, Scalar], *, complete: bool = True, allow: Collection[str] = ()
-    ) -> Properties:
-        """Parse the options of a Spark source, with their aliases; see :meth:`parse`.
-
-        Values that name code, files or variables are refused unless a pattern in ``allow`` matches.
-        """
-        # A string, not an import: Spark's package is built on this one.
-        aliases = import_module("kinesis_publishers_spark.aliases")
-        parsed: Properties = aliases.parse_options(options, complete=complete, allow=allow)
-        return parsed
-
-    @classmethod
     def from_assignments(
         cls,
         assignments: Assignments,
@@ -134,10 +120,6 @@ class Properties(Lookup):
         if problems:
             raise ConfigErrors(problems)
         return cls(entries)
-
-    def seconds(self, option: Option[float]) -> float:
-        """Return the duration ``option`` in seconds."""
-        return option.read(self)
 
     def custom(self, *options: Option[Any]) -> Properties:
         """Return the same properties with the keys ``kinesis.custom.*`` read as ``options``.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_publishers import Properties
+from kinesis_publishers_spark.aliases import parse_options
 from kinesis_publishers_spark.batch_reader import checked_bounds
 from kinesis_publishers_spark.stream_reader import refuse_ending_position
 from tests.docs.doc_pages import PAGES, ROOT, blocks_of, is_python, name_of
@@ -51,7 +51,7 @@ def options_in(block: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("block", _BLOCKS)
 def test_the_options_of_every_block_are_accepted(block: str) -> None:
-    properties = Properties.from_spark_options(options_in(block))
+    properties = parse_options(options_in(block))
     if "readStream" in block:
         refuse_ending_position(properties)
         return

@@ -10,6 +10,7 @@ import pytest
 
 from kinesis_publishers.config import CheckpointConfig, Properties, SqliteCheckpointConfig
 from kinesis_publishers.errors import ConfigErrors, InvalidOptionError
+from kinesis_publishers_spark.aliases import parse_options
 
 _ON = {"kinesis.streams": "orders", "kinesis.checkpoint.application": "billing"}
 
@@ -139,7 +140,7 @@ def test_spark_has_progress_of_its_own_and_says_so(key: str) -> None:
     with pytest.raises(
         ConfigErrors, match="Spark's own checkpoint is the only place for progress"
     ) as raised:
-        Properties.from_spark_options({"streamName": "orders", key: "memory"})
+        parse_options({"streamName": "orders", key: "memory"})
     assert str(raised.value.problems[0]).startswith(key)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from kinesis_publishers.config import Properties
 from kinesis_publishers.errors import ConfigErrors
+from kinesis_publishers_spark.aliases import parse_options
 
 _SHARDS = (
     '{"shardId-000000000000": {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "7"}}'
@@ -16,9 +17,7 @@ _SHARDS = (
 
 def _problems(options: dict[str, Any]) -> list[str]:
     try:
-        Properties.from_spark_options(
-            {"streamName": "orders"} | options, allow=["my.module:Factory"]
-        )
+        parse_options({"streamName": "orders"} | options, allow=["my.module:Factory"])
     except ConfigErrors as error:
         return [str(problem) for problem in error.problems]
     return []

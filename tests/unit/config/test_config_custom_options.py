@@ -9,6 +9,7 @@ import pytest
 
 from kinesis_publishers.config import DecimalNumber, Option, Properties, Text
 from kinesis_publishers.errors import ConfigErrors, InvalidOptionError, PluginLoadError
+from kinesis_publishers_spark.aliases import parse_options
 
 if TYPE_CHECKING:
     from kinesis_publishers.config.parsers import Parser
@@ -79,7 +80,7 @@ def test_nothing_is_shown_before_the_publisher_says_what_is_secret() -> None:
 
 def test_spark_options_carry_them_in_lower_case() -> None:
     options = {key.lower(): value for key, value in REPLAY.items()}
-    properties = Properties.from_spark_options({**options, "custom.REPLAY.speed".lower(): "3"})
+    properties = parse_options({**options, "custom.REPLAY.speed".lower(): "3"})
     assert properties.custom(*ALL).get(SPEED) == 3.0
 
 

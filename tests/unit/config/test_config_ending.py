@@ -14,6 +14,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.errors import ConfigErrors
 from kinesis_publishers.model import Scope, SequenceNumber, StartingPosition
+from kinesis_publishers_spark.aliases import parse_options
 
 _SHARD = "shardId-000000000003"
 
@@ -118,19 +119,17 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 def test_the_end_has_the_names_that_other_sources_use(
     options: dict[str, str], expected: tuple[EndingPosition, datetime | None]
 ) -> None:
-    given = Properties.from_spark_options({"streamName": "orders", **options})
+    given = parse_options({"streamName": "orders", **options})
     config = EndingPositionConfig.from_properties(given)
     assert (config.position, config.timestamp) == expected
 
 
 def test_an_end_at_the_beginning_is_refused_in_the_words_that_were_written() -> None:
     with pytest.raises(ConfigErrors, match="endingOffsets: got 'earliest', expected one of LATEST"):
-        Properties.from_spark_options({"streamName": "orders", "endingOffsets": "earliest"})
+        parse_options({"streamName": "orders", "endingOffsets": "earliest"})
 
 
 def test_a_starting_timestamp_in_milliseconds_is_one_as_for_kafka() -> None:
-    given = Properties.from_spark_options(
-        {"streamName": "orders", "startingTimestamp": "1780228800500"}
-    )
+    given = parse_options({"streamName": "orders", "startingTimestamp": "1780228800500"})
     config = InitialPositionConfig.from_properties(given)
     assert config.timestamp == datetime(2026, 5, 31, 12, 0, 0, 500000, tzinfo=UTC)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kinesis_publishers import Properties, config
 from kinesis_publishers.config.catalogue import all_declarations
 from kinesis_publishers.errors import ConfigError, ConfigErrors
-from kinesis_publishers_spark.aliases import ALIASES
+from kinesis_publishers_spark.aliases import ALIASES, parse_options
 from tests.examples import examples
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def test_a_text_means_the_same_as_its_dict(pairs: dict[str, Any]) -> None:
 @given(st.dictionaries(st.sampled_from(sorted(ALIASES)) | _KEYS | st.text(max_size=20), _VALUES))
 def test_spark_options_are_read_or_refused(options: dict[str, Any]) -> None:
     texts = {key.lower(): str(value) for key, value in options.items()}
-    properties = parsed_or_refused(lambda: Properties.from_spark_options(texts))
+    properties = parsed_or_refused(lambda: parse_options(texts))
     if properties is not None:
         read_everything(properties)
 

@@ -8,6 +8,7 @@ import pytest
 
 from kinesis_publishers.config import AssignmentConfig, LeaseConfig, LeaseFormat, Properties
 from kinesis_publishers.errors import ConfigErrors
+from kinesis_publishers_spark.aliases import parse_options
 
 _STREAM = {"kinesis.streams": "orders"}
 _APPLICATION = {**_STREAM, "kinesis.checkpoint.application": "billing"}
@@ -127,14 +128,12 @@ def test_what_does_not_fit_together_is_said(options: dict[str, Any], parts: list
 )
 def test_spark_has_no_leases_and_says_so(key: str, value: str) -> None:
     with pytest.raises(ConfigErrors) as raised:
-        Properties.from_spark_options({"streamName": "orders", key: value})
+        parse_options({"streamName": "orders", key: value})
     (problem,) = raised.value.problems
     assert str(problem).startswith(key)
     assert "Spark itself assigns shards to its tasks: remove it" in str(problem)
 
 
 def test_spark_may_read_named_shards() -> None:
-    properties = Properties.from_spark_options(
-        {"streamName": "orders", "kinesis.shards": "orders:shardId-1"}
-    )
+    properties = parse_options({"streamName": "orders", "kinesis.shards": "orders:shardId-1"})
     assert AssignmentConfig.from_properties(properties).assigner == "MANUAL"

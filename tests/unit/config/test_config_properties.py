@@ -54,7 +54,7 @@ def test_the_same_key_with_two_values_is_an_error_that_names_both() -> None:
 def test_the_same_key_with_one_meaning_is_fine() -> None:
     key = "shard.getrecords.intervalmillis"
     properties = Properties.parse({f"kinesis.{key}": "1s", f"flink.{key}": 1000}, complete=False)
-    assert properties.seconds(PollingConfig.interval_seconds) == 1.0
+    assert PollingConfig.interval_seconds.read(properties) == 1.0
 
 
 @pytest.mark.parametrize(

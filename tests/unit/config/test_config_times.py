@@ -10,6 +10,7 @@ from kinesis_publishers.config import EndingPositionConfig, InitialPositionConfi
 from kinesis_publishers.config.timestamps import parse_time
 from kinesis_publishers.errors import ConfigErrors, InvalidOptionError
 from kinesis_publishers.model import PositionType, StartingPosition
+from kinesis_publishers_spark.aliases import parse_options
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 AT_NOON = StartingPosition.at_timestamp(NOON)
@@ -62,7 +63,7 @@ def test_start_and_end_take_the_same_notations_in_keywords_and_properties(
     ],
 )
 def test_so_do_the_options_of_spark(options: dict[str, str]) -> None:
-    properties = Properties.from_spark_options({"streamName": "orders", **options})
+    properties = parse_options({"streamName": "orders", **options})
     assert InitialPositionConfig.from_properties(properties).start == AN_HOUR_AGO
     assert EndingPositionConfig.from_properties(properties).positions.default == AN_HOUR_AGO
 

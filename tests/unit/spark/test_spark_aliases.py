@@ -17,6 +17,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 from kinesis_publishers.model import Scope, SequenceNumber, StartingPosition, resume_after
+from kinesis_publishers_spark.aliases import parse_options
 from kinesis_publishers_spark.options import SparkConfig
 
 _CANONICAL = {
@@ -38,7 +39,7 @@ _CANONICAL = {
 
 
 def _parse(options: dict[str, str]) -> Properties:
-    return Properties.from_spark_options(options, complete=False)
+    return parse_options(options, complete=False)
 
 
 @pytest.mark.parametrize("alias", _CANONICAL)
@@ -212,7 +213,7 @@ def test_a_value_that_loads_code_or_reads_the_driver_s_own_is_refused(
 
 def _complaint(options: dict[str, str], allow: list[str]) -> str:
     try:
-        Properties.from_spark_options(options, complete=False, allow=allow)
+        parse_options(options, complete=False, allow=allow)
     except KinesisPublishersError as error:
         return str(error)
     return ""
@@ -226,7 +227,7 @@ def test_what_the_operator_permits_is_not_refused(key: str, value: str) -> None:
 
 def test_a_pattern_for_a_directory_does_not_permit_what_is_around_it() -> None:
     with pytest.raises(ConfigErrors, match="permitted"):
-        Properties.from_spark_options(
+        parse_options(
             {f"{_PREFIX}.profile.path": "/run/secrets/../../etc/passwd"}, allow=["/run/secrets/*"]
         )
 

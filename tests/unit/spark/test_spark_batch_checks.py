@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import ConfigErrors
+from kinesis_publishers_spark.aliases import parse_options
 from kinesis_publishers_spark.batch_reader import KinesisBatchReader, checked_bounds
 from kinesis_publishers_spark.options import SparkConfig
 from kinesis_publishers_spark.stream_reader import refuse_ending_position
@@ -33,7 +34,7 @@ def check(**options: object) -> None:
         f"kinesis.{key.replace('_', '.')}" if key.startswith("stream_") else key: str(one)
         for key, one in options.items()
     }
-    properties = Properties.from_spark_options({"streamName": "orders", **values}, allow=[_PLUGIN])
+    properties = parse_options({"streamName": "orders", **values}, allow=[_PLUGIN])
     checked_bounds(properties, loaded_at=_LOADED_AT)
 
 
@@ -126,7 +127,7 @@ def test_what_may_have_records_is_read(options: dict[str, object]) -> None:
 def test_a_streaming_query_refuses_each_option_for_an_end_once(
     options: dict[str, str], keys: list[str]
 ) -> None:
-    properties = Properties.from_spark_options({"streamName": "orders", **options})
+    properties = parse_options({"streamName": "orders", **options})
     with pytest.raises(ConfigErrors, match=r"is for spark.read.*availableNow") as raised:
         refuse_ending_position(properties)
     assert [str(one).split(" ", 1)[0] for one in raised.value.problems] == keys
@@ -140,7 +141,7 @@ _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def reader() -> KinesisBatchReader:
-    given = Properties.from_spark_options({"streams": "orders", "region": "eu-west-1"})
+    given = parse_options({"streams": "orders", "region": "eu-west-1"})
     bounds = checked_bounds(given, loaded_at=_NOON)
     return KinesisBatchReader(given, SparkConfig.from_properties(given), bounds)
 

@@ -19,6 +19,7 @@ from kinesis_publishers.errors import (
     PluginLoadError,
 )
 from kinesis_publishers_spark import KinesisDataSource
+from kinesis_publishers_spark.aliases import parse_options
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.schema import SPARK_SCHEMA, Columns
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
@@ -221,7 +222,7 @@ def test_the_options_of_spark_and_the_properties_mean_the_same() -> None:
         "kinesis.stream.initpos": "TRIM_HORIZON",
         "kinesis.spark.maxbytespertrigger": "1MiB",
     }
-    assert Properties.from_spark_options(options) == Properties.parse(properties)
+    assert parse_options(options) == Properties.parse(properties)
     KinesisDataSource(properties)
 
 

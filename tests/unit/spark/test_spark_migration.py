@@ -15,7 +15,7 @@ from kinesis_publishers.config import (
     SourceConfig,
 )
 from kinesis_publishers.errors import ConfigErrors, UnknownOptionError
-from kinesis_publishers_spark.aliases import ADVICE, ALIASES
+from kinesis_publishers_spark.aliases import ADVICE, ALIASES, parse_options
 
 _ROLE = "arn:aws:iam::123456789012:role/reader"
 _CONSUMER = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/app:1700000000"
@@ -150,7 +150,7 @@ _QUERIES = {
 
 
 def _parse(options: dict[str, Any]) -> Properties:
-    return Properties.from_spark_options(options, complete=False)
+    return parse_options(options, complete=False)
 
 
 @pytest.mark.parametrize("connector", _QUERIES)

@@ -19,8 +19,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from kinesis_publishers import Properties
 from kinesis_publishers.errors import CheckpointError, ConfigError
+from kinesis_publishers_spark.aliases import parse_options
 from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.options import SparkConfig
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
@@ -41,9 +41,7 @@ PLACE_3 = place(3)
 
 
 def reader(**options: str) -> KinesisStreamReader:
-    properties = Properties.from_spark_options(
-        {"streamName": "orders", "region": "eu-west-1", **options}
-    )
+    properties = parse_options({"streamName": "orders", "region": "eu-west-1", **options})
     return KinesisStreamReader(properties, SparkConfig.from_properties(properties))
 
 

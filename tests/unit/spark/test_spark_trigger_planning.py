@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from kinesis_publishers import Properties
 from kinesis_publishers.errors import CheckpointError, ConfigErrors, InvalidOptionError
 from kinesis_publishers.events import LOG_FORMAT_VARIABLE
 from kinesis_publishers_spark import stream_reader
+from kinesis_publishers_spark.aliases import parse_options
 from kinesis_publishers_spark.boundary import FORMAT_VARIABLE, LEVEL_VARIABLE
 from kinesis_publishers_spark.limits import BatchLimit
 from kinesis_publishers_spark.micro_batches import MicroBatches
@@ -306,7 +306,7 @@ async def test_a_minimum_holds_from_the_second_micro_batch_on_and_until_the_dela
 ) -> None:
     sessions = TipSessions(5)
     own = {"streamName": "orders", "region": "eu-west-1", "maxTriggerDelay": "60s"}
-    planned = MicroBatches(Properties.from_spark_options(own), sessions.make, clock=manual_clock)
+    planned = MicroBatches(parse_options(own), sessions.make, clock=manual_clock)
 
     def minimum_for(number: int) -> int:
         sessions.limits.clear()
@@ -329,7 +329,7 @@ async def test_a_minimum_holds_from_the_second_micro_batch_on_and_until_the_dela
 def test_no_micro_batch_can_have_more_than_the_most_and_fewer_than_the_least() -> None:
     options = {"streamName": "orders", "minOffsetsPerTrigger": "9", "maxRecordsPerTrigger": "8"}
     with pytest.raises(ConfigErrors, match=r"minOffsetsPerTrigger \(9\) is more than"):
-        Properties.from_spark_options(options)
+        parse_options(options)
 
 
 def test_planning_lets_the_interpreter_switch_between_threads_sooner() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 from pyspark.sql.datasource import InputPartition
 
-from kinesis_publishers import Properties
+from kinesis_publishers_spark.aliases import parse_options
 from kinesis_publishers_spark.lag import Lag
 from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.options import Planner, SparkConfig
@@ -123,7 +123,5 @@ class TipSessions:
 
     def reader(self, **options: str) -> KinesisStreamReader:
         """Return the reader of a new process of the query."""
-        properties = Properties.from_spark_options(
-            {"streamName": "orders", "region": "eu-west-1", **options}
-        )
+        properties = parse_options({"streamName": "orders", "region": "eu-west-1", **options})
         return KinesisStreamReader(properties, SparkConfig.from_properties(properties), self.make)
