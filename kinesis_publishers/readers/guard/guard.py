@@ -17,7 +17,6 @@ from typing import IO, Self
 from attrs import define, field
 
 from kinesis_publishers.assembly import publisher_factory_class
-from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
     DeregistrationPolicy,
     Properties,
@@ -161,19 +160,15 @@ class ConsumerGuard:
 
     def _wait_until_ready(self, pipe: IO[bytes]) -> None:
         # The guard of an earlier query may just be removing the consumer, which is waited for.
-        config, clock = RegistrationConfig.from_properties(self._properties), SystemClock()
+        config = RegistrationConfig.from_properties(self._properties)
         patience = _START_SECONDS + 2 * config.deregister_timeout_seconds
-        deadline = clock.monotonic() + patience
-        said = b""
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
-            while said != READY:
-                if not selector.select(deadline - clock.monotonic()):
-                    raise _error(f"it was not ready within {patience:.0f} s")
-                part = os.read(pipe.fileno(), len(READY))
-                if not part:
-                    raise _error("it ended at once; what it wrote to standard error says why")
-                said += part
+            if not selector.select(patience):
+                raise _error(f"it was not ready within {patience:.0f} s")
+        # It is written at once, and so comes whole.
+        if os.read(pipe.fileno(), len(READY)) != READY:
+            raise _error("it ended at once; what it wrote to standard error says why")
 
     def close(self) -> None:
         """Leave the consumers to the guard process, as the end of this process does."""
