@@ -58,8 +58,7 @@ class WatermarkSink(ForwardingSink):
         # The least watermark of the shards that are not at their tips.
         self._reading: datetime | None = None
         self._published_at = self._told_at = -math.inf
-        self._has_news, self._is_over = asyncio.Event(), asyncio.Event()
-        self._has_advanced = asyncio.Event()
+        self._is_over, self._has_advanced = asyncio.Event(), asyncio.Event()
 
     @classmethod
     def around(
@@ -107,12 +106,10 @@ class WatermarkSink(ForwardingSink):
         """Update the shards that are read, and where each begins."""
         stored = None if self._leases is None else self._leases.stored_watermarks()
         self._shards.follow(shards, progress, stored)
-        self._has_news.set()
 
     async def deliver(self, delivery: Delivery) -> None:
         with self._shards.processing(delivery):
             await self._inner.deliver(delivery)
-        self._has_news.set()
 
     def observe(self, status: ShardStatus) -> None:
         if self._shards.note(status) and self._leases is not None:
@@ -120,12 +117,10 @@ class WatermarkSink(ForwardingSink):
             key = status.shard.key
             self._leases.publish({key: self._shards.front(key)})
         self._inner.observe(status)
-        self._has_news.set()
 
     def observe_discovery(self) -> None:
         self._inner.observe_discovery()
         self._shards.note_listing()
-        self._has_news.set()
 
     async def wait_until_wanted(self, shard: ShardKey) -> None:
         # A shard that is behind finds room: one that is ahead takes none.
@@ -146,12 +141,9 @@ class WatermarkSink(ForwardingSink):
                 yield
             finally:
                 self._is_over.set()
-                self._has_news.set()
 
     async def _advance_periodically(self) -> None:
         while not self._is_over.is_set():
-            await wait_for_event(self._has_news, timeout_seconds=LOOK_SECONDS, clock=self._clock)
-            self._has_news.clear()
             await self._advance()
             await wait_for_event(self._is_over, timeout_seconds=_PERIOD_SECONDS, clock=self._clock)
         await self._advance()
