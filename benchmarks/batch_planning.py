@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.polling import environment, heading, numbers, publish
 from kinesis_publishers import Properties, SystemClock
-from kinesis_publishers.readers import BatchBounds, Narrowing, plan_batch
+from kinesis_publishers.readers import Narrowing, plan_batch
 from kinesis_publishers.testing.local_kinesis import Fault, LocalKinesis
 
 if TYPE_CHECKING:
@@ -71,10 +71,9 @@ def measure(shards: int, kind: str, call_seconds: float) -> dict[str, Any]:
             time.sleep(0.01)
             _put(server, 100 * shards)
         properties = Properties.parse(server.properties("orders"))
-        bounds = BatchBounds.from_properties(properties, loaded_at=loaded_at)
         for when in ("at once", "later"):
             before, began = len(server.calls()), time.monotonic()
-            asyncio.run(plan_batch(properties, bounds, Narrowing()))
+            asyncio.run(plan_batch(properties, loaded_at, Narrowing()))
             result[f"seconds {when}"] = time.monotonic() - began
             calls = [call for call in server.calls()[before:] if call.shard_id is not None]
             result["calls"] = len(calls) / shards

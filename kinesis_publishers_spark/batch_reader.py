@@ -42,25 +42,26 @@ class KinesisBatchReader(DataSourceReader):
     """Reads the records between two positions, once.
 
     Spark plans a batch at the first action, and again for each other set of pushed-down filters, in
-    processes that share nothing. The end depends on ``bounds`` alone, so that all actions see the
-    same records.
+    processes that share nothing. The end depends on ``loaded_at`` alone, so that all actions see
+    the same records.
 
     Args:
         properties: the whole configuration.
         config: its part for the Spark source.
+        loaded_at: the instant of LATEST, and the latest possible end.
     """
 
     def __init__(
         self,
         properties: Properties,
         config: SparkConfig,
-        bounds: BatchBounds,
+        loaded_at: datetime,
         *,
         tasks: TaskReader | None = None,
     ) -> None:
         self._properties = properties
         self._config = config
-        self._bounds = bounds
+        self._loaded_at = loaded_at
         self._tasks = tasks or TaskReader.of(properties)
         self._narrowing = Narrowing()
 
@@ -81,7 +82,7 @@ class KinesisBatchReader(DataSourceReader):
     @at_boundary
     def partitions(self) -> list[InputPartition]:
         """Return the partitions: the shards that have records, spread over the tasks."""
-        ranges = asyncio.run(plan_batch(self._properties, self._bounds, self._narrowing))
+        ranges = asyncio.run(plan_batch(self._properties, self._loaded_at, self._narrowing))
         most = self._config.parallelism or os.cpu_count() or 1
         # By polling: a subscription belongs to one reader, and other actions may run.
         groups = balanced(ranges, None, most)

@@ -167,8 +167,9 @@ class KinesisDataSource(DataSource):
 
         self._has_reader = True
         self._check(schema)
-        bounds = checked_bounds(self._written, loaded_at=self._loaded_at)
-        return KinesisBatchReader(self._properties, self._config, bounds, tasks=self._tasks)
+        checked_bounds(self._written, loaded_at=self._loaded_at)
+        shared = self._properties, self._config, self._loaded_at
+        return KinesisBatchReader(*shared, tasks=self._tasks)
 
     @at_boundary
     def writer(self, schema: StructType, overwrite: bool) -> KinesisBatchWriter:

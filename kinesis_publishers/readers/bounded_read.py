@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Self, TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from kinesis_publishers.assembly import Services, open_services
 from kinesis_publishers.clock import Clock
@@ -45,13 +45,13 @@ _LOOKS_AT_ONCE = 32
 
 async def plan_batch(
     properties: Properties,
-    bounds: BatchBounds,
+    loaded_at: datetime,
     narrowing: Narrowing,
     *,
     events: EventSink | None = None,
     clock: Clock | None = None,
 ) -> list[ShardRange]:
-    """Return the ranges between ``bounds`` in a fixed order.
+    """Return the ranges of a batch that was loaded at an instant, in a fixed order.
 
     A look at the end of the batch gives the record that follows it, before which the range ends.
     Where nothing follows, the range ends at an instant, or with its closed shard. It may be empty.
@@ -67,7 +67,8 @@ async def plan_batch(
     async with open_services(properties, events=events, clock=clock) as services:
         arns = [(await services.discovery.describe(name)).identity.arn for name in names]
         # LATEST was taken from this machine's clock, before the service had told the time.
-        bounds = bounds.corrected(properties, services.clock.skew).narrowed(narrowing)
+        loaded_at += services.clock.skew
+        bounds = BatchBounds.from_properties(properties, loaded_at=loaded_at).narrowed(narrowing)
         plan = _BatchPlan(services, bounds)
         # Shards that begin later hold nothing from before the end, either.
         await services.clock.sleep((bounds.settled_at - services.clock.now()).total_seconds())
@@ -220,13 +221,11 @@ class BatchBounds:
     """Between which positions the records of a batch stand.
 
     Reading begins at ``starts`` and ends before ``ends``: a batch that begins where another one
-    ends continues without a gap and without repeating a record. LATEST means ``loaded_at``, by this
-    machine's clock.
+    ends continues without a gap and without repeating a record.
     """
 
     starts: Positions
     ends: Positions
-    loaded_at: datetime | None = field(default=None, eq=False)
 
     @classmethod
     def from_properties(cls, properties: Properties, *, loaded_at: datetime) -> Self:
@@ -245,14 +244,7 @@ class BatchBounds:
             starts=starts.moved(lambda one: one.pinned(loaded_at)),
             # What has not arrived yet would be in one action and not in the one before it.
             ends=ends.moved(lambda one: _earlier(one.pinned(loaded_at), loaded_at)),
-            loaded_at=loaded_at,
         )
-
-    def corrected(self, properties: Properties, skew: timedelta) -> Self:
-        """Return the bounds of ``properties``, for a clock with this difference."""
-        if self.loaded_at is None or not skew:
-            return self
-        return self.from_properties(properties, loaded_at=self.loaded_at + skew)
 
     @property
     def scopes(self) -> frozenset[Scope]:

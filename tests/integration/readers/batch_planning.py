@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties, ShardRange, SystemClock
 from kinesis_publishers.model import PositionType
-from kinesis_publishers.readers.bounded_read import BatchBounds, Narrowing, plan_batch
+from kinesis_publishers.readers.bounded_read import Narrowing, plan_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,6 @@ class BatchServer:
         values["kinesis.shard.getrecords.intervalmillis"] = "0"
         properties = Properties.parse({**self.server.properties(streams), **values})
         loaded_at = self._clock.now() + timedelta(seconds=machine_ahead)
-        bounds = BatchBounds.from_properties(properties, loaded_at=loaded_at)
 
         def wait(seconds: float) -> None:
             if on_wait is not None:
@@ -90,7 +89,7 @@ class BatchServer:
             self.wait(seconds)
 
         clock = _ServersClock(self._clock, wait)
-        return await plan_batch(properties, bounds, narrowing or Narrowing(), clock=clock)
+        return await plan_batch(properties, loaded_at, narrowing or Narrowing(), clock=clock)
 
     def ends(self, ranges: list[ShardRange]) -> dict[str, str]:
         """Return the last record of each range that has records, by shard id."""

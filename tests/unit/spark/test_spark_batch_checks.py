@@ -142,8 +142,7 @@ _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 def reader() -> KinesisBatchReader:
     given = parse_options({"streams": "orders", "region": "eu-west-1"})
-    bounds = checked_bounds(given, loaded_at=_NOON)
-    return KinesisBatchReader(given, SparkConfig.from_properties(given), bounds)
+    return KinesisBatchReader(given, SparkConfig.from_properties(given), _NOON)
 
 
 def test_constructing_starts_nothing() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import KinesisDataFetcher, Properties, SystemClock
-from kinesis_publishers.readers.bounded_read import BatchBounds, Narrowing, plan_batch
+from kinesis_publishers.readers.bounded_read import Narrowing, plan_batch
 from kinesis_publishers.testing.local_kinesis import Behaviour, LocalKinesis
 from tests.integration.spark.planner.planner_harness import STREAM, Query, options, planner, put
 
@@ -88,8 +88,7 @@ async def test_a_batch_has_what_came_more_than_a_second_before_it_was_loaded(
         put(server, PAYLOADS)
         properties = Properties.parse(options(server))
         loaded_at = SystemClock().now() + timedelta(seconds=1.5)
-        bounds = BatchBounds.from_properties(properties, loaded_at=loaded_at)
-        planned = await plan_batch(properties, bounds, Narrowing())
+        planned = await plan_batch(properties, loaded_at, Narrowing())
         stored = server.records(STREAM)
     assert {one.shard.shard_id for one in planned} == set(stored)
     for one in planned:
