@@ -126,7 +126,10 @@ class _ConsumerOfStream:
     arn: str | None = field(default=None, init=False)
     _lease: ConsumerLease | None = field(default=None, init=False)
     _registered_arn: str | None = field(default=None, init=False)
-    _flight: asyncio.Future[str] | None = field(default=None, init=False)
+    _searching: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    # How many searches have come to an end, and why the last one failed.
+    _searches: int = field(default=0, init=False)
+    _failure: Exception | None = field(default=None, init=False)
 
     async def find(self, *, is_competing: bool = True, missing_arn: str | None = None) -> str:
         """Return the ARN; look for it if only ``missing_arn`` is known, which was not found.
@@ -136,26 +139,19 @@ class _ConsumerOfStream:
         """
         if self._lease is not None and self.arn not in (None, missing_arn):
             return self.arn
-        while (flight := self._flight) is not None:
-            # Unlike awaiting the future, this does not cancel it when the waiter is cancelled.
-            await asyncio.wait({flight})
-            if not flight.cancelled():
-                return flight.result()
-        self._flight = flight = asyncio.get_running_loop().create_future()
-        try:
-            arn = await self._search(is_competing, missing_arn)
-        except Exception as error:
-            flight.set_exception(error)
-            flight.exception()  # there may be no other caller
-            raise
-        except BaseException:
-            flight.cancel()
-            raise
-        else:
-            flight.set_result(arn)
-            return arn
-        finally:
-            self._flight = None
+        searches = self._searches
+        async with self._searching:
+            if self._searches == searches:
+                self._failure = None
+                try:
+                    self.arn = await self._search(is_competing, missing_arn)
+                except Exception as error:  # noqa: BLE001 - all who wait for it get it
+                    self._failure = error
+                self._searches += 1
+        if self._failure is not None:
+            raise self._failure
+        assert self.arn is not None, "it was found"
+        return self.arn
 
     async def _search(self, is_competing: bool, missing_arn: str | None) -> str:
         lease = await self._join()
@@ -165,10 +161,9 @@ class _ConsumerOfStream:
             self.stream_arn, self._config.required_name(), self._config, self._context, lease
         )
         try:
-            self.arn = await registration.find_active(is_competing=is_competing)
+            return await registration.find_active(is_competing=is_competing)
         finally:
             self._registered_arn = registration.registered_arn or self._registered_arn
-        return self.arn
 
     async def _join(self) -> ConsumerLease:
         # Needed for an existing consumer too: a lease keeps others from removing it.

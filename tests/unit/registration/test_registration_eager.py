@@ -147,6 +147,14 @@ class TestRenewing:
         assert await application.registrar.renew(STREAM_ARN, arn) == arn
         assert application.calls == ["describe", "describe"]
 
+    async def test_all_shards_share_one_look_at_a_consumer_that_is_there(self, strategy) -> None:
+        application = Application.of(billed(), strategy=strategy)
+        arn = await application.arn()
+        application.server.add_fault(Fault("DescribeStreamConsumer", "delay", delay_seconds=1.0))
+        renewals = (application.registrar.renew(STREAM_ARN, arn) for _ in range(16))
+        assert set(await application.finish(asyncio.gather(*renewals))) == {arn}
+        assert application.calls == ["describe", "describe"]
+
     async def test_one_that_another_process_has_registered_again_is_used(self, strategy) -> None:
         application = Application.of(billed(), strategy=strategy)
         arn = await application.arn()
