@@ -66,13 +66,14 @@ class OpenTelemetryMetrics(EventReporter):
             else:
                 self._instruments.record(metric, value, _all_labels(metric, event, labels))
         if shard is not None and is_end_of_reading(event):
-            for of_gauge in self._last_values.values():
+            # Readers in other threads may use this, too.
+            for of_gauge in tuple(self._last_values.values()):
                 of_gauge.pop(owner, None)
             self._labels.pop(shard, None)
 
     def last_values_of(self, metric: Metric) -> list[tuple[_LabelSet, float]]:
         """Return the values of a gauge; the thread of an exporter may call it."""
-        # The interpreter makes a list of a dictionary in one step.
+        # Not one by one: another thread may change them meanwhile.
         return list(self._last_values.get(metric.name, {}).values())
 
     def _labels_of(self, event: Event, shard: ShardKey | None) -> _LabelSet:
