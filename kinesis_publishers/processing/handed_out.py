@@ -128,8 +128,6 @@ class Work:
     """A delivery in progress: which of its records are done, in any order.
 
     Attributes:
-        is_ordered: whether its records are processed in their order.
-        takes_parts: whether a call takes a whole part.
         opened: records before this index have been handed out, or wait in their lanes.
         parts: the parts of them that are not finished.
         done: how many records are done, from the first one on.
@@ -141,8 +139,7 @@ class Work:
     """
 
     delivery: Delivery
-    is_ordered: bool = True
-    takes_parts: bool = False
+    cutting: Cutting
     opened: int = field(default=0, init=False)
     parts: list[HandedOut] = field(factory=list, init=False)
     done: int = field(default=0, init=False)
@@ -181,7 +178,7 @@ class Work:
             limit = self.farthest
             # A call that takes a record before the limit takes all of its part.
             in_order = sorted(self.parts, key=lambda part: part.place_of(0))
-            for part in in_order if self.takes_parts else ():
+            for part in in_order if self.cutting.per_batch else ():
                 if not part.begun and part.place_of(0) < limit:
                     limit = max(limit, part.place_of(len(part.batch) - 1) + 1)
             self.limit = min(self.limit, limit)
@@ -253,7 +250,7 @@ class HandedOut:
         Return whether more of the delivery than before is done without a gap.
         """
         before = self.work.done
-        if self.work.is_ordered:
+        if not self.work.cutting.overlaps:
             # It covers what has skipped its checkpoint, too.
             self.work.done = max(before, self.place_of(count - 1) + 1 if count else 0)
         else:

@@ -128,7 +128,7 @@ class RecordIterator(Iterator[DecodedRecord[T]]):
         self._reading.checkpointing().checkpoint(transaction, **request)
 
     def _repr_html_(self) -> str:
-        return self._reading._repr_html_()
+        return self._stream._repr_html_()
 
     def pause(self) -> None:
         """Read nothing more, and let the next record wait; any thread may call it."""
@@ -212,9 +212,6 @@ class _Reading(Generic[T]):
         if record is None:
             self.end(None)
         return record
-
-    def _repr_html_(self) -> str:
-        return self._stream._repr_html_()
 
     def _stop_by(self, one: signal.Signals) -> None:
         self._is_interrupted = one is signal.SIGINT

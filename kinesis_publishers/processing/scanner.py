@@ -174,8 +174,9 @@ class Scanner:
             feed.deliveries.record(handed, calls.processed, calls.scattered)
 
         def is_followed() -> bool:
-            # If this were left to the next run, so would those behind it.
-            return works.is_followed(handed, calls.taken)
+            # If this were left to the next run, so would those behind it that have begun.
+            works.cut()
+            return handed.may_begin(calls.taken)
 
         failures, failed_at, stale = 0, "", 0
         while not calls.is_done and await feed.permission(handed, calls.next_index):

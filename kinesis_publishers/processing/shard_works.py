@@ -42,7 +42,7 @@ class ShardWorks:
 
     def add(self, delivery: Delivery) -> Work:
         """Add a delivery behind those in progress."""
-        work = Work(delivery, not self._cutting.overlaps, self._cutting.per_batch)
+        work = Work(delivery, self._cutting)
         self._works = deque([*(one for one in self._works if not one.is_left), work])
         return work
 
@@ -83,14 +83,6 @@ class ShardWorks:
     def has_parts_to_come(self) -> bool:
         """Whether parts wait for those before them in their lanes."""
         return any(part.may_begin(0) for _, part in self._followers())
-
-    def is_followed(self, handed: HandedOut, index: int) -> bool:
-        """Return whether a record behind one of ``handed`` has been begun, or is done."""
-        works = [*self._works]
-        if handed.work not in works:
-            return False
-        later = works[works.index(handed.work) + 1 :]
-        return handed.work.farthest > handed.place_of(index) or any(one.farthest for one in later)
 
     def cut(self) -> None:
         """Leave the records behind the last one that was begun."""
