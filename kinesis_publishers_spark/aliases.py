@@ -41,6 +41,7 @@ from kinesis_publishers.config import (
     at_timestamp,
     find_bare_option,
     find_option,
+    nearest_key,
     source_of,
     stream_arn_of,
     stream_name_of,
@@ -240,7 +241,7 @@ def _assign(assignments: Assignments, key: str, value: Scalar) -> None:
     option = find_option(key) or find_bare_option(key)
     if alias is not None:
         for target, part in _meaning_of(alias, value):
-            assignments.add_parts(target, key, part)
+            assignments.add(target, key, part)
     elif option in LeaseConfig.options() or (
         option is AssignmentConfig.written_assigner and str(value).strip().upper() == LEASES
     ):
@@ -248,11 +249,12 @@ def _assign(assignments: Assignments, key: str, value: Scalar) -> None:
     elif option in CHECKPOINT_OPTIONS:
         assignments.add_moved(key, _NO_SIDE_STORE)
     elif option is not None:
-        assignments.add_parts(option, key, value)
+        assignments.add(option, key, value)
     elif (advice := _ADVICE_ON.get(foreign)) is not None:
         assignments.add_moved(key, advice)
     else:
-        assignments.add_unknown(key, more=(*ALIASES, *OF_WRITE_STREAM.values()))
+        more = (*ALIASES, *OF_WRITE_STREAM.values())
+        assignments.add_unknown(key, nearest_key(key, more=more))
 
 
 def _foreign(key: str) -> str:

@@ -15,7 +15,6 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from kinesis_publishers import Properties, ShardKey, StartingPosition
 from kinesis_publishers.config import (
     EndingPositionConfig,
-    InitialPosition,
     InitialPositionConfig,
     SourceConfig,
 )
@@ -23,6 +22,7 @@ from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionEr
 from kinesis_publishers.readers import (
     BatchBounds,
     Narrowing,
+    PositionType,
     is_after,
     plan_batch,
     publisher_factory_class,
@@ -141,7 +141,7 @@ def _latest_problems(properties: Properties) -> Iterator[ConfigError]:
     initial = InitialPositionConfig.from_properties(properties)
     advice = "a batch would read nothing. Start at TRIM_HORIZON or AT_TIMESTAMP"
     is_given = properties.is_given(InitialPositionConfig.position)
-    if is_given and initial.position is InitialPosition.LATEST:
+    if is_given and initial.position is PositionType.LATEST:
         key = properties.written_key(InitialPositionConfig.position)
         yield InvalidOptionError(f"{key} = LATEST begins after the last record: {advice}")
     for scope, position in initial.shards:

@@ -11,6 +11,7 @@ from kinesis_publishers.config.assignments import Assignments as Assignments
 from kinesis_publishers.config.catalogue import extension_options as extension_options
 from kinesis_publishers.config.catalogue import find_bare_option as find_bare_option
 from kinesis_publishers.config.catalogue import find_option as find_option
+from kinesis_publishers.config.catalogue import nearest_key as nearest_key
 from kinesis_publishers.config.option import Lookup as Lookup
 from kinesis_publishers.config.option import Option as Option
 from kinesis_publishers.config.option import Section as Section
@@ -48,11 +49,9 @@ from kinesis_publishers.config.sections.checkpoints import (
     SqliteCheckpointConfig as SqliteCheckpointConfig,
 )
 from kinesis_publishers.config.sections.metrics import MetricsConfig as MetricsConfig
-from kinesis_publishers.config.sections.positions import EndingPosition as EndingPosition
 from kinesis_publishers.config.sections.positions import (
     EndingPositionConfig as EndingPositionConfig,
 )
-from kinesis_publishers.config.sections.positions import InitialPosition as InitialPosition
 from kinesis_publishers.config.sections.positions import (
     InitialPositionConfig as InitialPositionConfig,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final
@@ -22,8 +22,8 @@ from kinesis_publishers.config.catalogue import (
     OWN_OPTIONS,
     extension_options,
     find_option,
-    name_with_ending,
     nearest_key,
+    nearest_of,
 )
 from kinesis_publishers.config.option import PREFIXES, Entry, Lookup, Option
 from kinesis_publishers.config.parsers import Duration, Scalar
@@ -54,7 +54,7 @@ from kinesis_publishers.errors import (
 _DEEPEST_PROVIDER: Final = 4
 
 
-@frozen(kw_only=True)
+@frozen
 class Assignment:
     """One value for one option, with key and value as the user wrote them."""
 
@@ -80,35 +80,20 @@ class Assignments:
     problems: list[ConfigError] = Factory(list)
 
     def add(self, option: Option[Any], written_key: str, value: Scalar) -> None:
-        self.found.append(Assignment(option=option, written_key=written_key, value=value))
-
-    def add_parts(self, option: Option[Any], written_key: str, value: Scalar) -> None:
         section = SECTIONS_BY_POSITION.get(option.key)
         parts = parts_of_position(section, value) if section else [(option, value)]
-        for target, part in parts:
-            self.add(target, written_key, part)
+        self.found += [Assignment(one, written_key, part) for one, part in parts]
 
     def add_moved(self, key: str, advice: str) -> None:
         """Report that ``key`` is an option of another connector, with the alternative."""
         self.problems.append(UnknownOptionError(f"{key}: not an option of this source; {advice}"))
 
-    def add_unknown(
-        self, key: object, *, more: tuple[str, ...] = (), instead: Collection[str] = ()
-    ) -> None:
-        """Report that ``key`` is unknown; suggest a known one, one of ``more``, or of ``instead``.
+    def add_unknown(self, key: str, nearest: str | None, instead: str = "") -> None:
+        """Report that ``key`` is unknown, with the ``nearest`` known one, if any, or ``instead``.
 
         The report does not have the value, which may be a secret.
         """
-        if not isinstance(key, str):
-            self.problems.append(InvalidOptionError(f"{key!r}: a key must be a string"))
-            return
-        if instead:
-            near = difflib.get_close_matches(key.lower(), instead, n=1)
-            names = {name: name for name in instead}
-            nearest = name_with_ending(key, names, separator="_") or next(iter(near), None)
-        else:
-            nearest = nearest_key(key, more=more)
-        hint = f"did you mean {nearest}?" if nearest else "no known option is similar"
+        hint = f"did you mean {nearest}?" if nearest else instead or "no known option is similar"
         self.problems.append(UnknownOptionError(f"{key}: unknown option; {hint}"))
 
 
@@ -116,11 +101,12 @@ def assign_properties(pairs: Iterable[tuple[Any, Scalar]]) -> Assignments:
     """Resolve the keys of properties; a key may have several values."""
     assignments = Assignments()
     for key, value in pairs:
-        option = find_option(key) if isinstance(key, str) else None
-        if option is not None:
-            assignments.add_parts(option, key, value)
+        if not isinstance(key, str):
+            assignments.problems.append(InvalidOptionError(f"{key!r}: a key must be a string"))
+        elif option := find_option(key):
+            assignments.add(option, key, value)
         else:
-            assignments.add_unknown(key)
+            assignments.add_unknown(key, nearest_key(key))
     return assignments
 
 
@@ -158,10 +144,10 @@ def assign_keywords(keywords: Mapping[str, object]) -> Assignments:
                 UnknownOptionError(f"{name}: only Spark has this option; leave it out here")
             )
         elif option is None:
-            assignments.add_unknown(name, instead=KEYWORDS)
+            assignments.add_unknown(name, nearest_of(name, {one: one for one in KEYWORDS}, "_"))
         elif value is not None:
             try:
-                assignments.add_parts(option, name, _scalar_of(name, option, value))
+                assignments.add(option, name, _scalar_of(name, option, value))
             except InvalidOptionError as error:
                 assignments.problems.append(error)
     return assignments
@@ -218,7 +204,11 @@ def assign_custom(
         if key.lower() in known:
             assignments.add(known[key.lower()], entry.written_key, entry.raw)
         elif not has_other_reader(lookup):
-            assignments.problems.append(_unknown(entry.written_key, key, known))
+            # All keys have a long beginning in common: endings are similar only at a high cutoff.
+            near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.85)
+            listed = ", ".join(option.full_key for option in options) or "none"
+            nearest = known[near[0]].full_key if near else None
+            assignments.add_unknown(entry.written_key, nearest, f"the publisher knows {listed}")
     found = {assignment.option.key for assignment in assignments.found}
     missing = (one.missing() for one in options if one.required and one.key not in found)
     assignments.problems += missing
@@ -248,11 +238,3 @@ def has_other_reader(lookup: Lookup) -> bool:
     option = CredentialsConfig.custom_class
     depths = range(_DEEPEST_PROVIDER)
     return any(lookup.is_given(nested_option(option, depth)) for depth in depths)
-
-
-def _unknown(written_key: str, key: str, known: Mapping[str, Option[Any]]) -> UnknownOptionError:
-    # All keys have a long beginning in common: endings are similar only at a high cutoff.
-    near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.85)
-    listed = ", ".join(option.full_key for option in known.values()) or "none"
-    hint = f"did you mean {known[near[0]].full_key}?" if near else f"the publisher knows {listed}"
-    return UnknownOptionError(f"{written_key}: unknown option; {hint}")

@@ -148,16 +148,16 @@ def nearest_key(key: str, *, more: tuple[str, ...] = ()) -> str | None:
     if known := find_bare_option(bare):
         return known.full_key
     candidates = _known_keys(bare.lower()) | {name.lower(): name for name in more}
-    near = difflib.get_close_matches(bare.lower(), candidates, n=1)
-    found = name_with_ending(bare, candidates) or next(map(candidates.get, near), None)
+    found = nearest_of(bare, candidates)
     is_flink = key.lower().startswith("flink.")
     return found.replace(*PREFIXES) if found and is_flink else found
 
 
-def name_with_ending(
-    key: str, candidates: Mapping[str, str], *, separator: str = "."
-) -> str | None:
-    """Return the ``candidates``, by full key, that end like ``key``, as people remember it."""
+def nearest_of(key: str, candidates: Mapping[str, str], separator: str = ".") -> str | None:
+    """Return what ends like ``key``, as people remember it, or is most similar to it, if any.
+
+    ``candidates`` are suggestions by what they are compared by.
+    """
     by_ending: dict[str, list[str]] = {}
     for name in dict.fromkeys(candidates.values()):
         parts = name.lower().split(separator)
@@ -167,7 +167,7 @@ def name_with_ending(
     for written in (key.lower(), key.lower().rpartition(separator)[2]):
         if near := difflib.get_close_matches(written, by_ending, n=1, cutoff=0.8):
             return " or ".join(by_ending[near[0]][:3])
-    return None
+    return next(map(candidates.get, difflib.get_close_matches(key.lower(), candidates, n=1)), None)
 
 
 def _find_nested(key: str) -> Option[Any] | None:

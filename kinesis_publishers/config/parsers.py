@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -231,9 +231,9 @@ class PluginName:
 
 @frozen(kw_only=True)
 class Choice(Generic[_E]):
-    """One member of an enum, by its value in any case; elsewhere ``also`` is accepted, too."""
+    """One of several members of an enum, by value in any case; elsewhere ``also`` is accepted."""
 
-    members: type[_E]
+    members: Iterable[_E]
     also: str = ""
 
     @property

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
     EndingPositionConfig,
-    InitialPosition,
     InitialPositionConfig,
     LeaseConfig,
     Properties,
 )
 from kinesis_publishers.errors import ConfigErrors, InvalidOptionError
-from kinesis_publishers.model import StartingPosition, is_after
+from kinesis_publishers.model import PositionType, StartingPosition, is_after
 
 
 def bounds_of(
@@ -29,7 +28,7 @@ def bounds_of(
     if not properties.given_keys(EndingPositionConfig.options()):
         return properties, None
     if not properties.is_given(InitialPositionConfig.position):
-        trim_horizon = InitialPosition.TRIM_HORIZON.value
+        trim_horizon = PositionType.TRIM_HORIZON.value
         properties = properties.with_values({InitialPositionConfig.position: trim_horizon})
     start = InitialPositionConfig.from_properties(properties).start
     end = EndingPositionConfig.from_properties(properties).positions.default

@@ -15,6 +15,7 @@ from kinesis_publishers import config as cf
 from kinesis_publishers.config.option import OptionFamily
 from kinesis_publishers.config.rules import IneffectiveKey
 from kinesis_publishers.errors import ConfigErrors, InvalidOptionError, MissingOptionError
+from kinesis_publishers.model import PositionType
 from kinesis_publishers.model.sources import region_of
 
 _EXECUTABLE: Final = "executableName"
@@ -175,9 +176,9 @@ def _translated(given: Mapping[str, str]) -> tuple[cf.Assignments, list[Ineffect
         if (own is None and not value) or given.get(_PRECEDENCE.get(key, "")):
             continue  # A name of the KCL without a value is not given.
         if option is not None:
-            found.add_parts(option, key, value)
+            found.add(option, key, value)
         elif key.startswith("kinesis."):
-            found.add_unknown(key)
+            found.add_unknown(key, cf.nearest_key(key))
         elif key.startswith(("kinesisClient.", "dynamoDbClient.", "cloudWatchClient.")):
             found.add_moved(key, "it configures a client of Java. Remove it")
         elif not key.startswith(_CREDENTIALS):
@@ -222,7 +223,7 @@ def _defaults(
     yield cf.LeaseConfig.is_enabled, "true"
     yield cf.CheckpointConfig.store, "dynamodb"
     if cf.InitialPositionConfig.timestamp.text.key in values:
-        yield cf.InitialPositionConfig.position, cf.InitialPosition.AT_TIMESTAMP.value
+        yield cf.InitialPositionConfig.position, PositionType.AT_TIMESTAMP.value
     if given.get("metricsLevel", "").upper() not in ("", "NONE"):
         yield cf.MetricsConfig.sinks, "log,cloudwatch"
         yield cf.MetricsConfig.cloudwatch_namespace, application

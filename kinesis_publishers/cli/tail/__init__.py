@@ -30,7 +30,6 @@ from kinesis_publishers.config import (
     AwsConfig,
     CheckpointConfig,
     EndingPositionConfig,
-    InitialPosition,
     InitialPositionConfig,
     MetricsConfig,
     Option,
@@ -45,7 +44,7 @@ from kinesis_publishers.config import (
 from kinesis_publishers.config.sections.checkpoints import OF_APPLICATION
 from kinesis_publishers.config.sections.reading import ARRIVAL
 from kinesis_publishers.config.sections.source import built_in_publisher
-from kinesis_publishers.model import Record
+from kinesis_publishers.model import PositionType, Record
 from kinesis_publishers.model.sources import POLLING, PUBLISHERS, consumer_name_of
 from kinesis_publishers.readers.bounds import bounds_of
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
@@ -222,7 +221,7 @@ def observer_properties(
         more[_ASSIGNER] = ARRIVAL
     more |= position
     if _APPLICATION in given:
-        start = InitialPosition.TRIM_HORIZON if _END in position else InitialPosition.LATEST
+        start = PositionType.TRIM_HORIZON if _END in position else PositionType.LATEST
         begin = {} if _BEGIN & line.keys() else {_POSITION: start.value}
         more |= {**dict.fromkeys(_CHECKPOINTS), _SHARDS: line.get(_SHARDS), **begin, **position}
         reasons.append(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from kinesis_publishers.config.option import Declared, Lookup, Option, Section
@@ -29,18 +28,9 @@ _SHARD_ID: Final = rf"{_SHARD_PREFIX}[a-zA-Z0-9_.-]{{1,120}}"
 _SEQUENCE_NUMBER: Final = r"0|[1-9][0-9]{0,128}"
 
 
-class InitialPosition(Enum):
-    LATEST = "LATEST"
-    TRIM_HORIZON = "TRIM_HORIZON"
-    AT_TIMESTAMP = "AT_TIMESTAMP"
-
-
-class EndingPosition(Enum):
-    LATEST = "LATEST"
-    AT_TIMESTAMP = "AT_TIMESTAMP"
-
-
-_AT_TIMESTAMP: Final = InitialPosition.AT_TIMESTAMP.value
+_AT_TIMESTAMP: Final = PositionType.AT_TIMESTAMP
+_ENDS: Final = (PositionType.LATEST, _AT_TIMESTAMP)
+_STARTS: Final = (PositionType.LATEST, PositionType.TRIM_HORIZON, _AT_TIMESTAMP)
 
 
 def _parse_positions(value: Scalar) -> ScopedPositions:
@@ -104,7 +94,7 @@ def _parse_position(position: object) -> StartingPosition | None:
     marker = str(position.get("iteratorPosition", ""))
     if not re.fullmatch(_SEQUENCE_NUMBER, marker):
         raise ValueError("not a sequence number")
-    if kind is not PositionType.AT_TIMESTAMP:
+    if kind is not _AT_TIMESTAMP:
         return StartingPosition(kind, SequenceNumber(marker))
     return StartingPosition.at_timestamp(datetime.fromtimestamp(int(marker) / 1000, UTC))
 
@@ -137,7 +127,7 @@ class Instant(Declared["datetime | timedelta | None"]):
         return (self.text, self.format)
 
     def read(self, lookup: Lookup) -> datetime | timedelta | None:
-        is_used = lookup.get(self.position).value == _AT_TIMESTAMP
+        is_used = lookup.get(self.position) is _AT_TIMESTAMP
         return self._parse(lookup) if is_used else None
 
     def _parse(self, lookup: Lookup) -> datetime | timedelta | None:
@@ -152,7 +142,7 @@ class Instant(Declared["datetime | timedelta | None"]):
     def problems(self, lookup: Lookup) -> Iterator[ConfigError]:
         """Yield the problems of an instant, also of one without effect."""
         position, is_given = self.position, lookup.is_given(self.text)
-        if lookup.get(position).value == _AT_TIMESTAMP and not is_given:
+        if lookup.get(position) is _AT_TIMESTAMP and not is_given:
             yield MissingOptionError(
                 f"{lookup.written_key(position)} is AT_TIMESTAMP: set {self.text.full_key} to a "
                 "date or epoch seconds"
@@ -174,10 +164,10 @@ class Instant(Declared["datetime | timedelta | None"]):
 class InitialPositionConfig(Section, section="Source"):
     """Where to begin in a stream that has not been read before."""
 
-    position: Option[InitialPosition] = Option(
+    position: Option[PositionType] = Option(
         key="stream.initpos",
-        parser=Choice(members=InitialPosition, also=_OR_TIME),
-        default=InitialPosition.LATEST,
+        parser=Choice(members=_STARTS, also=_OR_TIME),
+        default=PositionType.LATEST,
         doc="Where to begin in a stream that has not been read before; also a time such as -1h or "
         "2026-11-26T10:00:00Z. With an end, the default is TRIM_HORIZON.",
     )
@@ -204,10 +194,10 @@ class InitialPositionConfig(Section, section="Source"):
 class EndingPositionConfig(Section, section="Source"):
     """Where reading ends: before which position the last record stands."""
 
-    position: Option[EndingPosition] = Option(
+    position: Option[PositionType] = Option(
         key="stream.endpos",
-        parser=Choice(members=EndingPosition, also=_OR_TIME),
-        default=EndingPosition.LATEST,
+        parser=Choice(members=_ENDS, also=_OR_TIME),
+        default=PositionType.LATEST,
         doc="Where reading ends, if it does: spark.read always, a reader in Python if this is "
         "given. LATEST is the instant at which it begins; also a time such as -1h or "
         "2026-11-26T10:00:00Z. spark.readStream refuses an end.",
@@ -226,14 +216,12 @@ class EndingPositionConfig(Section, section="Source"):
         return Positions(_position_of(self.position, self.timestamp), dict(self.shards))
 
 
-def _position_of(
-    kind: InitialPosition | EndingPosition, timestamp: datetime | timedelta | None
-) -> StartingPosition:
+def _position_of(kind: PositionType, timestamp: datetime | timedelta | None) -> StartingPosition:
     if isinstance(timestamp, timedelta):
         return StartingPosition.latest(timestamp)
     if timestamp is not None:
         return StartingPosition.at_timestamp(timestamp)
-    return StartingPosition(PositionType(kind.value))
+    return StartingPosition(kind)
 
 
 PositionSection: TypeAlias = type[InitialPositionConfig] | type[EndingPositionConfig]
@@ -258,8 +246,8 @@ def unused_instants(lookup: Lookup) -> Iterator[tuple[Option[Any], str]]:
     """Yield the options of instants that have no effect, each with the reason."""
     for section in POSITION_SECTIONS:
         position = section.timestamp.position
-        if (kind := lookup.get(position).value) != _AT_TIMESTAMP:
-            reason = f"{lookup.written_key(position)} is {kind}"
+        if (kind := lookup.get(position)) is not _AT_TIMESTAMP:
+            reason = f"{lookup.written_key(position)} is {kind.value}"
             yield from ((option, reason) for option in section.timestamp.options)
 
 
@@ -273,7 +261,7 @@ _TIME: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|-\s*[0-9.].*|[0-9]+(\.[0-9]*)?"
 
 
 def at_timestamp(section: PositionSection, instant: Scalar) -> PositionParts:
-    return [(section.position, _AT_TIMESTAMP), (section.timestamp.text, instant)]
+    return [(section.position, _AT_TIMESTAMP.value), (section.timestamp.text, instant)]
 
 
 def parts_of_position(section: PositionSection, value: Scalar) -> PositionParts:
@@ -284,7 +272,7 @@ def parts_of_position(section: PositionSection, value: Scalar) -> PositionParts:
     name, _, instant = text.partition(" ")
     # No end is the earliest one: that is refused, in the word that the user wrote.
     if name.upper() == "EARLIEST" and section is InitialPositionConfig:
-        return [(section.position, InitialPosition.TRIM_HORIZON.value)]
+        return [(section.position, PositionType.TRIM_HORIZON.value)]
     if name.upper() == "AT_TIMESTAMP" and instant.strip():
         return [(section.position, name), (section.timestamp.text, instant.strip())]
     if re.fullmatch(_TIME, text):

@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 import pytest
 
 from kinesis_publishers.config import (
-    EndingPosition,
     EndingPositionConfig,
     InitialPositionConfig,
     Properties,
 )
 from kinesis_publishers.errors import ConfigErrors
-from kinesis_publishers.model import Scope, SequenceNumber, StartingPosition
+from kinesis_publishers.model import PositionType, Scope, SequenceNumber, StartingPosition
 from kinesis_publishers_spark.aliases import parse_options
 
 _SHARD = "shardId-000000000003"
@@ -26,7 +25,7 @@ def properties(**options: str) -> Properties:
 
 def test_a_batch_ends_at_the_tip_by_default() -> None:
     config = EndingPositionConfig.from_properties(properties())
-    assert config == EndingPositionConfig(position=EndingPosition.LATEST)
+    assert config == EndingPositionConfig(position=PositionType.LATEST)
     assert properties().given_keys(EndingPositionConfig.options()) == ()
 
 
@@ -105,19 +104,19 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"endingPosition": "LATEST"}, (EndingPosition.LATEST, None)),
+        ({"endingPosition": "LATEST"}, (PositionType.LATEST, None)),
         (
             {"endingPosition": "AT_TIMESTAMP 2026-05-31T12:00:00.000+00:00"},
-            (EndingPosition.AT_TIMESTAMP, datetime(2026, 5, 31, 12, tzinfo=UTC)),
+            (PositionType.AT_TIMESTAMP, datetime(2026, 5, 31, 12, tzinfo=UTC)),
         ),
         (
             {"endingTimestamp": "1780228800500"},
-            (EndingPosition.AT_TIMESTAMP, datetime(2026, 5, 31, 12, 0, 0, 500000, tzinfo=UTC)),
+            (PositionType.AT_TIMESTAMP, datetime(2026, 5, 31, 12, 0, 0, 500000, tzinfo=UTC)),
         ),
     ],
 )
 def test_the_end_has_the_names_that_other_sources_use(
-    options: dict[str, str], expected: tuple[EndingPosition, datetime | None]
+    options: dict[str, str], expected: tuple[PositionType, datetime | None]
 ) -> None:
     given = parse_options({"streamName": "orders", **options})
     config = EndingPositionConfig.from_properties(given)

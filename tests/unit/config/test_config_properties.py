@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers.config import (
-    InitialPosition,
     InitialPositionConfig,
     PollingConfig,
     Properties,
@@ -22,6 +21,7 @@ from kinesis_publishers.errors import (
     MissingOptionError,
     UnknownOptionError,
 )
+from kinesis_publishers.model import PositionType
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def _problems(values: dict, *, complete: bool = False) -> tuple:
 )
 def test_both_namespaces_are_accepted_in_any_case(key: str) -> None:
     properties = Properties.parse({key: "trim_horizon"}, complete=False)
-    assert properties.get(InitialPositionConfig.position) is InitialPosition.TRIM_HORIZON
+    assert properties.get(InitialPositionConfig.position) is PositionType.TRIM_HORIZON
     assert properties.written_key(InitialPositionConfig.position) == key
 
 

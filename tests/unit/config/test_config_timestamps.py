@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.config import InitialPosition, InitialPositionConfig, Properties
+from kinesis_publishers.config import InitialPositionConfig, Properties
 from kinesis_publishers.config.timestamps import SimpleDateFormat, parse_timestamp
 from kinesis_publishers.errors import ConfigErrors, InvalidOptionError
+from kinesis_publishers.model import PositionType
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_the_initial_position_carries_the_instant() -> None:
         complete=False,
     )
     assert InitialPositionConfig.from_properties(properties) == InitialPositionConfig(
-        position=InitialPosition.AT_TIMESTAMP, timestamp=datetime(2016, 7, 4, tzinfo=UTC)
+        position=PositionType.AT_TIMESTAMP, timestamp=datetime(2016, 7, 4, tzinfo=UTC)
     )
 
 

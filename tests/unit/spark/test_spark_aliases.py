@@ -9,14 +9,19 @@ import pytest
 from kinesis_publishers.config import (
     AwsConfig,
     CredentialsProvider,
-    InitialPosition,
     InitialPositionConfig,
     Properties,
     SourceConfig,
     StreamsConfig,
 )
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
-from kinesis_publishers.model import Scope, SequenceNumber, StartingPosition, resume_after
+from kinesis_publishers.model import (
+    PositionType,
+    Scope,
+    SequenceNumber,
+    StartingPosition,
+    resume_after,
+)
 from kinesis_publishers_spark.aliases import parse_options
 from kinesis_publishers_spark.options import SparkConfig
 
@@ -72,19 +77,19 @@ def test_the_type_of_consumer_selects_the_publisher(
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("latest", InitialPositionConfig(position=InitialPosition.LATEST)),
-        ("EARLIEST", InitialPositionConfig(position=InitialPosition.TRIM_HORIZON)),
+        ("latest", InitialPositionConfig(position=PositionType.LATEST)),
+        ("EARLIEST", InitialPositionConfig(position=PositionType.TRIM_HORIZON)),
         (
             "AT_TIMESTAMP 2024-05-31T13:45:30Z",
             InitialPositionConfig(
-                position=InitialPosition.AT_TIMESTAMP,
+                position=PositionType.AT_TIMESTAMP,
                 timestamp=datetime(2024, 5, 31, 13, 45, 30, tzinfo=UTC),
             ),
         ),
         (
             '{"at_timestamp": "06/25/2020 10:23:45 PDT", "format": "MM/dd/yyyy HH:mm:ss ZZZ"}',
             InitialPositionConfig(
-                position=InitialPosition.AT_TIMESTAMP,
+                position=PositionType.AT_TIMESTAMP,
                 timestamp=datetime(2020, 6, 25, 17, 23, 45, tzinfo=UTC),
             ),
         ),
@@ -151,7 +156,7 @@ def test_an_alias_that_contradicts_the_key_is_an_error() -> None:
 def test_an_alias_that_agrees_with_the_key_is_fine() -> None:
     properties = _parse({"initialposition": "earliest", "flink.stream.initpos": "trim_horizon"})
     position = InitialPositionConfig.from_properties(properties).position
-    assert position is InitialPosition.TRIM_HORIZON
+    assert position is PositionType.TRIM_HORIZON
 
 
 def test_bare_keys_are_accepted_and_spark_s_own_options_ignored() -> None:
