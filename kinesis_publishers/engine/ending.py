@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -42,23 +40,14 @@ class ReadingEnd:
     until: datetime | None = field(default=None, init=False)
     _listed_at: datetime | None = field(default=None, init=False)
 
-    @contextmanager
-    def pinned_after(self) -> Iterator[None]:
-        """Fix the instant by when the body began, in which the shards are listed."""
-        began_at = self._clock.monotonic()
-        yield
-        # By the service's clock: the first answers have told the time.
-        now = self._clock.now() - timedelta(seconds=self._clock.monotonic() - began_at)
-        self._listed_at = now
+    def note_listing(self, listed_at: datetime) -> None:
+        """Update the time of the last listing; the first one fixes the instant."""
+        self._listed_at = listed_at
         if self._position is not None and self.until is None:
-            instant = self._position.pinned(next_millisecond(now)).timestamp or now
+            instant = self._position.pinned(next_millisecond(listed_at)).timestamp or listed_at
             # Rounded down as a start is, so that reading from there continues without a gap.
             self.until = instant - timedelta(microseconds=instant.microsecond % 1000)
             _LOGGER.info("Reading ends at %s.", self.until.isoformat())
-
-    def note_listing(self) -> None:
-        """Update the time of the last listing: one begins now."""
-        self._listed_at = self._clock.now()
 
     @property
     def seconds_to_listing(self) -> float:

@@ -270,8 +270,8 @@ class KinesisDataFetcher:
             DataLossError: what ``resume`` says cannot be continued.
         """
         self._process.check("this fetcher")
-        with self.end.pinned_after():
-            await self._streams.prepare()
+        await self._streams.prepare()
+        self.end.note_listing(self._shards.listed_at)
 
     def add_stream(self, stream: str) -> None:
         """Read another stream (a name or an ARN); one that does not exist fails :meth:`run`."""
@@ -346,9 +346,9 @@ class KinesisDataFetcher:
             if endings == self._settled_endings and not is_due:
                 continue
             listed_at = clock.monotonic()
-            end.note_listing()
             async with self._consumers.withdrawing(self._wake, self._shards.progress, scope):
                 await self._shards.discover(in_use=self._consumers.keys, given_up=self._finished)
+            end.note_listing(self._shards.listed_at)
             await self._start_found(scope)
             self._settled_endings = endings
             self._sink.observe_discovery()

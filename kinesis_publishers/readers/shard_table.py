@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from attrs import define, evolve, field
@@ -57,6 +57,7 @@ class ShardTable:
         others: shards that the service has listed and that do not exist for this reader.
         progress: how far each known shard has been read; written by what reads it.
         left: the same for ``others``: a later reader of them continues there.
+        listed_at: when the last listing began, by the service's clock.
         latest_at: when a stream was begun at LATEST, if one was.
     """
 
@@ -69,6 +70,7 @@ class ShardTable:
     others: dict[ShardKey, Shard] = field(factory=dict, init=False)
     progress: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
     left: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
+    listed_at: datetime = field(default=datetime.min.replace(tzinfo=UTC), init=False)
     latest_at: datetime | None = field(default=None, init=False)
     _left_out: dict[str, StreamProgress] = field(factory=dict, init=False)
 
@@ -97,6 +99,7 @@ class ShardTable:
             self._check_resumed_streams()
             # When this began, by the service's clock: its first answers have told the time.
             now = clock.now() - timedelta(seconds=clock.monotonic() - began_at)
+            self.listed_at = now
             for identity in found.values():
                 await self._prepare_stream(identity, now)
                 self._report_prepared(identity.arn, now)
@@ -229,6 +232,7 @@ class ShardTable:
             DataLossError: a shard was not read to its end and is no longer listed, or some records
                 have belonged to none of the shards for minutes.
         """
+        listed_at = self._services.clock.now()
         for arn in self.identities:
             listed = await self._services.discovery.list_shards(arn)
             self._services.data_loss.audit(arn, listed, self._services.clock.monotonic())
@@ -250,6 +254,7 @@ class ShardTable:
                 if progress is not None and not progress.is_ended:
                     self._warn_of_left(key)
             self._add_listed(listed)
+        self.listed_at = listed_at
 
     def add_children(self, stream_arn: str, children: Iterable[ChildShard]) -> None:
         """Add the shards that the last answer of a shard has named; a listing may be late.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TypeAlias, TypeVar
 
 from kinesis_publishers.assembly import Services
@@ -81,8 +81,6 @@ class KinesisRangeFinder:
         self._next_discovery = 0.0
         # Whether a shard has ended whose children the listing may lack.
         self._is_listing_stale = False
-        # When the listing was asked for, by the service's clock.
-        self._listed_at = datetime.min.replace(tzinfo=UTC)
         self._next_round = float("-inf")
 
     @property
@@ -196,19 +194,16 @@ class KinesisRangeFinder:
         )
 
     async def _list(self, listing: Callable[[], Awaitable[object]]) -> None:
-        clock = self._services.clock
-        began_at = clock.monotonic()
         await listing()
-        now = clock.monotonic()
-        # The first answers have told the service's time.
-        self._listed_at = clock.now() - timedelta(seconds=now - began_at)
-        self._next_discovery = now + self._services.discovery.config.interval_seconds
+        interval = self._services.discovery.config.interval_seconds
+        self._next_discovery = self._services.clock.monotonic() + interval
         self._is_listing_stale = False
 
     def _misses_shards(self, until: datetime | None) -> bool:
         # A shard may have closed since the listing. Its tip says nothing about its children, and
         # its end may come in a separate answer.
-        return self._is_listing_stale or (until is not None and self._listed_at < until)
+        is_late = until is not None and self._shards.listed_at < until
+        return self._is_listing_stale or is_late
 
     async def _discover_if_due(self, until: datetime | None = None) -> None:
         if self._misses_shards(until) or self._services.clock.monotonic() >= self._next_discovery:

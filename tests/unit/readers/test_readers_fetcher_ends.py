@@ -13,12 +13,21 @@ from attrs import evolve
 from kinesis_publishers import SequenceNumber, StartingPosition
 from kinesis_publishers.engine.ending import ReadingEnd
 from kinesis_publishers.errors import ConfigError
-from kinesis_publishers.testing.fakes import RecordingSink, StoredShard, batch_of, shard_name
+from kinesis_publishers.testing.fakes import (
+    FakeControlPlane,
+    RecordingSink,
+    StoredShard,
+    batch_of,
+    finish,
+    shard_name,
+)
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.readers.fetcher_support import Blocks, World, records_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from kinesis_publishers.model import StreamSummary
 
 # The records of a shard arrive at its beginning, and one and two seconds later.
 _SECONDS = 10
@@ -102,8 +111,7 @@ async def test_a_shard_that_closed_before_the_end_is_not_left_without_its_childr
 async def test_records_without_times_of_arrival_have_no_end():
     world = World()
     end = ReadingEnd(StartingPosition.latest(), world.clock, world.parts().discovery)
-    with end.pinned_after():
-        pass
+    end.note_listing(world.clock.now())
     with pytest.raises(ConfigError, match="does not know when records arrived"):
         end.before(evolve(batch_of(records_of(0)), has_arrival_times=False))
 
@@ -121,19 +129,23 @@ async def test_records_without_times_of_arrival_have_no_end():
 async def test_an_end_is_a_whole_millisecond(position: StartingPosition, micros: int):
     world = World(clock=ManualClock(_EPOCH + timedelta(microseconds=1_200)))
     end = ReadingEnd(position, world.clock, world.parts().discovery)
-    with end.pinned_after():
-        pass
+    end.note_listing(world.clock.now())
     assert end.until == _EPOCH + timedelta(microseconds=micros)
 
 
-async def test_latest_is_the_instant_at_which_reading_began():
+async def test_latest_is_the_instant_at_which_reading_began(monkeypatch: pytest.MonkeyPatch):
     world = World()
-    end = ReadingEnd(StartingPosition.latest(), world.clock, world.parts().discovery)
-    began = world.clock.now()
-    with end.pinned_after():
-        await world.clock.advance(5)
-    assert end.until == began
-    with end.pinned_after():
-        await world.clock.advance(5)
+    world.add(0)
+    describe = FakeControlPlane.describe_stream
+
+    async def describe_slowly(plane: FakeControlPlane, stream: str) -> StreamSummary:
+        await world.clock.sleep(5)
+        return await describe(plane, stream)
+
+    monkeypatch.setattr(FakeControlPlane, "describe_stream", describe_slowly)
+    fetcher, began = world.fetcher(end=StartingPosition.latest()), world.clock.now()
+    await finish(fetcher.prepare(), world.clock)
+    assert fetcher.end.until == began
     # When reading begins again, with a stream that was created again, the end stays.
-    assert end.until == began
+    await finish(fetcher.prepare(), world.clock)
+    assert fetcher.end.until == began
