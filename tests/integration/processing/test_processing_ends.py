@@ -41,6 +41,12 @@ def put_at_one_instant(orders: Orders, count: int) -> datetime:
     return max(one.arrival_time for one in stored) + timedelta(milliseconds=1)
 
 
+def in_a_moment() -> datetime:
+    """Return an instant that is near, in whole milliseconds as an end is."""
+    end = NOW() + timedelta(seconds=0.6)
+    return end - timedelta(microseconds=end.microsecond % 1000)
+
+
 def wait_until(instant: datetime) -> None:
     """Let what is put from now on arrive at ``instant`` or later."""
     seconds = (instant - NOW()).total_seconds()
@@ -120,7 +126,7 @@ def arrived_before(orders: Orders, end: datetime) -> list[int]:
 
 def test_an_end_in_the_future_is_waited_for(orders: Orders) -> None:
     orders.put(10)
-    end = NOW() + timedelta(seconds=0.6)
+    end = in_a_moment()
     seen: list[Record] = []
     for record in records(properties_of(orders), end=end):
         seen.append(record)
@@ -148,7 +154,7 @@ def test_the_children_of_a_shard_that_ends_while_it_is_read_are_read_to_the_end(
 ) -> None:
     orders.server.behaviour = evolve(orders.server.behaviour, late_shard_end=is_late)
     orders.put(10)
-    end = NOW() + timedelta(seconds=0.6)
+    end = in_a_moment()
     # Listed only once, at the beginning, were it not for the end.
     properties = properties_of(orders, shard_discovery_intervalmillis="3600000")
     seen: list[int] = []
