@@ -11,7 +11,7 @@ from attrs import evolve
 from kinesis_publishers.abc import RecordBatchConsumer
 from kinesis_publishers.engine.alignment import latest_known
 from kinesis_publishers.engine.consumer_context import ConsumerContext, user_records
-from kinesis_publishers.engine.delivery import Delivery, ShardStatus
+from kinesis_publishers.engine.delivery import Delivery, Gathering, ShardStatus
 from kinesis_publishers.engine.shard_loop import ShardLoop
 from kinesis_publishers.errors import AggregationError, PositionTrimmedError
 from kinesis_publishers.events import ShardEnded, ShardStarted, ShardStopped
@@ -55,7 +55,12 @@ class ShardConsumer(RecordBatchConsumer):
     ) -> None:
         self.shard, self.context = shard, context
         self._loop = ShardLoop(shard, progress, context, consumer=self, owner=self)
-        self._enough_records = enough_records or _ENOUGH_RECORDS
+        # How many records wait while others are delivered, or until others come.
+        self._enough = context.sink.gathering or Gathering(
+            max_wait_seconds=0.0,
+            max_records=enough_records or _ENOUGH_RECORDS,
+            max_bytes=_ENOUGH_BYTES,
+        )
         self._status = ShardStatus(shard=shard, progress=progress)
         self._read_until: datetime | None = None
         # The records of the last delivery, and their number per stored record.
@@ -94,7 +99,7 @@ class ShardConsumer(RecordBatchConsumer):
         self._loop.is_done, self._is_past_end = True, False
         self._gathers = False
         self._is_gathered.set()
-        if self._is_reading_ahead:
+        if self._in_progress():
             self._drop_waiting()
             if self._reading is not None:
                 self._reading.cancel()
@@ -174,7 +179,7 @@ class ShardConsumer(RecordBatchConsumer):
 
         Only room that no other shard waits for counts: those may have nothing to deliver.
         """
-        while self._is_reading_ahead:
+        while self._in_progress():
             if not self._has_enough() and self._loop.room.try_acquire(records, payload_bytes):
                 return True
             # Nothing more comes until this has been delivered.
@@ -184,13 +189,8 @@ class ShardConsumer(RecordBatchConsumer):
         return False
 
     def _has_enough(self) -> bool:
-        delivery, gathering = self._waiting and self._waiting[0], self.context.sink.gathering
-        if self._gathers and delivery and gathering:
-            return gathering.is_complete(delivery.batch)
-        return delivery is not None and (
-            len(delivery.batch) >= self._enough_records
-            or delivery.batch.payload_bytes >= _ENOUGH_BYTES
-        )
+        delivery = self._waiting and self._waiting[0]
+        return delivery is not None and self._enough.is_complete(delivery.batch)
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         batch = self.context.in_order(batch)
@@ -263,7 +263,7 @@ class ShardConsumer(RecordBatchConsumer):
         self._loop.reached = status.progress
         waiting = _joined(self._waiting and self._waiting[0], delivery)
         self._waiting = waiting, status
-        if sink.gathering and waiting and sink.gathering.is_complete(waiting.batch):
+        if self._has_enough():
             self._is_gathered.set()
         at_once = _OVERLAPPING if sink.overlaps and waiting else 1
         if len(in_progress := self._in_progress()) >= at_once:
@@ -278,10 +278,6 @@ class ShardConsumer(RecordBatchConsumer):
             # With a sink that does not wait, the delivery ends after one turn.
             await asyncio.sleep(0)
 
-    @property
-    def _is_reading_ahead(self) -> bool:
-        return bool(self._in_progress())
-
     def _in_progress(self) -> tuple[asyncio.Task[None], ...]:
         return tuple(one for one in self._delivering if not one.done())
 
@@ -292,10 +288,10 @@ class ShardConsumer(RecordBatchConsumer):
 
     async def _take_waiting(self) -> tuple[Delivery | None, ShardStatus] | None:
         """Return what waits, with what comes meanwhile if the sink wants many records at once."""
-        gathering, delivery = self.context.sink.gathering, self._waiting and self._waiting[0]
-        if self._gathers and gathering and delivery and not gathering.is_complete(delivery.batch):
+        has_some = self._waiting is not None and self._waiting[0] is not None
+        if self._gathers and has_some and not self._has_enough():
             self._is_gathered.clear()
-            seconds, clock = gathering.max_wait_seconds, self.context.clock
+            seconds, clock = self._enough.max_wait_seconds, self.context.clock
             await wait_for_event(self._is_gathered, timeout_seconds=seconds, clock=clock)
         taken, self._waiting = self._waiting, None
         return taken
