@@ -302,11 +302,10 @@ def _shifted(instant: datetime | None, by: timedelta) -> datetime | None:
 def _later(position: StartingPosition, instant: datetime | None) -> StartingPosition:
     if instant is None or position.sequence_number is not None:
         return position
-    is_later = position.timestamp is not None and position.timestamp >= instant
-    return position if is_later else StartingPosition.at_timestamp(instant)
+    return StartingPosition.at_timestamp(max(instant, position.timestamp or instant))
 
 
 def _earlier(position: StartingPosition, instant: datetime | None) -> StartingPosition:
     if instant is None or position.timestamp is None:
         return position
-    return position if position.timestamp <= instant else StartingPosition.at_timestamp(instant)
+    return StartingPosition.at_timestamp(min(instant, position.timestamp))

@@ -190,7 +190,7 @@ class Rounds:
             return known
         # What was looked for during a micro-batch could not learn from its duration.
         later = self._instant(probes, portion)
-        begins = min((one.place.instant for one in probes if one.place), default=known)
+        begins = min((one.begins_at for one in probes if one.begins_at), default=known)
         return later if later is not None and later - known > known - begins else known
 
     async def _find_apart(self, probes: Probes, due: Probes, share: Portion) -> Counts:
@@ -209,9 +209,9 @@ class Rounds:
         latest = whole_millisecond(self._clock.now() - BEHIND_NOW)
         # An end without records is known without an instant.
         behind = [
-            one for one in probes if not (one.is_idle or (one.seen.has_ended and not one.place))
+            one for one in probes if not (one.is_idle or (one.seen.has_ended and not one.begins_at))
         ]
-        known = [one.place for one in behind if one.place is not None]
+        known = [(one.begins_at, one.plan.sample) for one in behind if one.begins_at is not None]
         if len(known) < len(behind):
             return None
         self._compare(probes)

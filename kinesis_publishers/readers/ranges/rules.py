@@ -127,25 +127,15 @@ class Portion:
         return evolve(following, payload_bytes=target)
 
 
-@frozen
-class Place:
-    """Where a shard stands that lags: all that arrived before ``instant`` is in ranges."""
-
-    instant: datetime
-    sample: Sample | None
-
-
-def portion_end(places: Sequence[Place], portion: Portion) -> datetime:
+def portion_end(places: Sequence[tuple[datetime, Sample | None]], portion: Portion) -> datetime:
     """Return the instant up to which the shards together have about one portion.
 
-    It is in whole milliseconds, and later than the first of ``places``.
+    It is in whole milliseconds, and later than the first of ``places``: all that arrived in a shard
+    before that instant is in ranges.
     """
     rates = sorted(
-        (
-            one.instant,
-            _SHARD_BYTES_PER_SECOND if one.sample is None else one.sample.bytes_per_second,
-        )
-        for one in places
+        (instant, _SHARD_BYTES_PER_SECOND if sample is None else sample.bytes_per_second)
+        for instant, sample in places
     )
     worth = max(_RANGE_BYTES * len(places), portion.payload_bytes)
     left = min(worth, portion.most_bytes)

@@ -25,7 +25,6 @@ from kinesis_publishers.readers.ranges.rules import (
     INSTANT,
     NO_SAMPLE,
     LookPlanner,
-    Place,
     Step,
     cut_instants,
     expected_bytes,
@@ -104,15 +103,14 @@ class ShardProbe:
         return Front(self.seen.latest_arrival, is_idle=self._is_at_tip or self.seen.has_ended)
 
     @property
-    def place(self) -> Place | None:
-        """Where the shard stands; ``None`` if unknown."""
+    def begins_at(self) -> datetime | None:
+        """The instant before which all that arrived is in ranges; ``None`` if unknown."""
         start = self.progress
         # Nothing is there before the next record.
         seen_until = None if self.seen else self._seen_until
-        instant = latest_known(
+        return latest_known(
             start.as_of, start.position.timestamp, self.seen.first_arrival, seen_until
         )
-        return None if instant is None else Place(instant, self.plan.sample)
 
     @property
     def is_idle(self) -> bool:

@@ -8,7 +8,6 @@ import pytest
 
 from kinesis_publishers.engine.alignment import Weight
 from kinesis_publishers.readers.ranges.rules import (
-    Place,
     Portion,
     Sample,
     cut_instants,
@@ -28,7 +27,7 @@ SLOW = Sample(bytes_per_second=1024, record_bytes=1024, user_record_bytes=1024)
 
 def end_after(portion: Portion, *places: tuple[float, Sample | None]) -> float:
     """Return how many seconds after NOW a portion ends of shards that stand so long after it."""
-    found = [Place(NOW + timedelta(seconds=seconds), sample) for seconds, sample in places]
+    found = [(NOW + timedelta(seconds=seconds), sample) for seconds, sample in places]
     return (portion_end(found, portion) - NOW).total_seconds()
 
 
