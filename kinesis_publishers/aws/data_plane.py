@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -52,7 +51,6 @@ from kinesis_publishers.model.sources import stream_name_of
 # Enough for a GetRecords answer of 10 MB over a slow line; an empty answer comes at once.
 _READ_TIMEOUT_SECONDS = 60.0
 # The characters that an HTTP token cannot have (RFC 9110, section 5.6.2).
-_NOT_IN_USER_AGENT = re.compile(r"[^A-Za-z0-9!#$%&'*+.^_`|~-]")
 # The operations of this module that accept a StreamName.
 _OPERATIONS_BY_NAME = ("GetShardIterator", "PutRecords")
 # A smaller record costs Python less CPU in JSON than in CBOR, whose decoder makes a new string of
@@ -126,15 +124,8 @@ class AioDataPlane(DataPlane, RecordWriter):
         return self
 
     def _create_client(self, session: AioSession) -> Any:
-        return open_aio_client(
-            self._config,
-            "kinesis",
-            self._config.endpoint_url,
-            session,
-            parameter_validation=False,
-            user_agent=_user_agent(session),
-            user_agent_extra=None,
-        )
+        url = self._config.endpoint_url
+        return open_aio_client(self._config, "kinesis", url, session, parameter_validation=False)
 
     async def _open_calls(self, session: AioSession, client: Any) -> None:
         url = str(client.meta.endpoint_url)
@@ -282,17 +273,6 @@ class AioDataPlane(DataPlane, RecordWriter):
             return False
         self._uses_names = asks_for_name(error_in(refusal))
         return self._uses_names
-
-
-def _user_agent(session: AioSession) -> str:
-    """Return the user agent: botocore's, the application's, and the name of this package."""
-    # botocore appends the extra when it writes the header.
-    base = session.user_agent().removesuffix(f" {session.user_agent_extra}")
-    names = [base, "kinesis-publishers"]
-    application = session.get_config_variable("user_agent_appid")
-    if application:
-        names.insert(1, f"app/{_NOT_IN_USER_AGENT.sub('-', application)}")
-    return " ".join(names)
 
 
 def _is_understood(answer: Answer) -> bool:

@@ -183,8 +183,7 @@ class Deliveries(DeliverySink):
         works = self.shards[shard]
         works.withdraw(is_lost=is_lost)
         self._drop_parts()
-        self._end_finished(works)
-        self._forget_idle(shard)
+        self._end_finished(shard)
         if is_lost:
             for one in tuple(self.waiting):
                 if isinstance(one, HookCall) and one.end and one.shard == shard:
@@ -248,19 +247,17 @@ class Deliveries(DeliverySink):
         """
         works = self.shards[handed.key]
         self._add(*works.finish(handed))
-        self._end_finished(works)
-        self._forget_idle(handed.key)
+        self._end_finished(handed.key)
         self._note_news()
 
-    def _forget_idle(self, shard: ShardKey) -> None:
-        if self.shards[shard].is_idle:
-            del self.shards[shard]
-
-    def _end_finished(self, works: ShardWorks) -> None:
+    def _end_finished(self, shard: ShardKey) -> None:
+        works = self.shards[shard]
         # In their order: what is behind the deliveries may count none before the one before it.
         while works.end_first():
             if (work := works.first) is not None and work.done and not work.is_lost:
                 self._record(works, work.done)
+        if works.is_idle:
+            del self.shards[shard]
 
     def record_end(self, call: HookCall, *, was_told: bool) -> None:
         """Record the end of a shard, if the call reports one: it is not read again.
@@ -272,7 +269,7 @@ class Deliveries(DeliverySink):
             return
         key = call.end.shard.key
         is_held_back, self.shards[key].is_held_back = self.shards[key].is_held_back, False
-        self._forget_idle(key)
+        self._end_finished(key)
         if is_held_back and not was_told:
             _LOGGER.warning(
                 "%s has ended, and its last records skipped their checkpoint: the next run reads "

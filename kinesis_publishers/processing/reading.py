@@ -150,7 +150,7 @@ class RecordStream(AsyncIterator[DecodedRecord[T]]):
         self.checkpointing = AsyncCheckpointing(feed.deliveries, self._current)
 
     def _repr_html_(self) -> str:
-        state = "being read" if self._is_read else "ended" if self._is_over else "not begun"
+        state = "ended" if self._is_over else "being read" if self._is_open else "not begun"
         return html_table(f"Records, {state}: iterate to read them", [])
 
     def pause(self) -> None:
@@ -206,23 +206,19 @@ class RecordStream(AsyncIterator[DecodedRecord[T]]):
             CLOSING[self] = self._task, self._is_entered
         self.stop()
 
-    @property
-    def _is_read(self) -> bool:
-        return self._is_open and not self._is_over
-
     async def _open(self) -> None:
         self._task = asyncio.current_task()
         async with AsyncExitStack() as stack:
             stack.callback(CLOSING.pop, self, None)
-            stopped = stopped_by_signals(self._stop_by, is_open=lambda: self._is_read)
+            stopped = stopped_by_signals(self._stop_by, is_open=lambda: self._is_open)
             stack.enter_context(stopped)
             await stack.enter_async_context(self.feed)
             self._resources = stack.pop_all()
         self._is_open = True
 
     async def _close(self, error: BaseException | None) -> None:
-        if self._is_read and not self.feed.process.is_left:
-            self._is_over = True
+        if self._is_open and not self.feed.process.is_left:
+            self._is_open, self._is_over = False, True
             kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
             self._body.__exit__(kind, error, traceback)
             try:
@@ -296,7 +292,7 @@ class RecordStream(AsyncIterator[DecodedRecord[T]]):
 
     async def _next_in_turn(self) -> DecodedRecord[T]:
         try:
-            if not self._is_open:
+            if not (self._is_open or self._is_over):
                 await self._open()
             if self.checkpointing.is_open:
                 await self._settle()

@@ -163,7 +163,8 @@ async def test_the_user_agent_names_the_libraries_and_the_application(
     first, second = agents
     assert first.startswith("aiobotocore/")
     assert first.count(" botocore/") == 1
-    assert " app/ledger--x--y kinesis-publishers" in first
+    assert " app/ledger--x--y " in first
+    assert first.endswith(" kinesis-publishers")
     assert second == first.replace(" app/ledger--x--y", "")
 
 
