@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import sqlalchemy as sa
 from attrs import asdict
 from sqlalchemy.exc import DBAPIError, ProgrammingError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
 
 from kinesis_publishers.abc import CheckpointStoreContext, JoinedWrite, OpenTransaction
@@ -42,8 +42,6 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import Checkpoint, CheckpointWrite, ShardKey, StoredCheckpoint
-
-_TRANSACTIONS: Final = (sa.Connection, Session, AsyncConnection, AsyncSession)
 
 
 class SqlCheckpointStore(VersionedStore):
@@ -130,7 +128,8 @@ class SqlCheckpointStore(VersionedStore):
 
     def join(self, write: CheckpointWrite, transaction: OpenTransaction) -> JoinedWrite:
         handle, owner = transaction.handle, transaction.owner
-        if transaction.request or not isinstance(handle, _TRANSACTIONS):
+        asynchronous = _asynchronous_kinds()
+        if transaction.request or not isinstance(handle, (sa.Connection, Session, *asynchronous)):
             raise TypeError(
                 f"The checkpoint goes into a transaction of {self}: give a Connection, Session, "
                 f"AsyncConnection or AsyncSession of SQLAlchemy alone, not {handle!r:.200}."
@@ -164,11 +163,18 @@ class SqlCheckpointStore(VersionedStore):
             return changed == 1
 
         def run() -> bool | Awaitable[bool]:
-            if isinstance(handle, AsyncConnection | AsyncSession):
-                return handle.run_sync(execute)
+            if isinstance(handle, asynchronous):
+                making: Awaitable[bool] = handle.run_sync(execute)
+                return making
             return execute(handle)
 
         return JoinedWrite(version=attempt.version, execute=run)
+
+
+def _asynchronous_kinds() -> tuple[type[Any], ...]:
+    # Its import needs greenlet, and whoever has such a transaction has imported it.
+    module = sys.modules.get("sqlalchemy.ext.asyncio")
+    return (module.AsyncConnection, module.AsyncSession) if module else ()
 
 
 def _check_transaction(connection: sa.Connection, database: SqlDatabase) -> None:

@@ -9,12 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import sqlalchemy as sa
 from attrs import define, field
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from kinesis_publishers.checkpoints.versions import (
     Meaning,
@@ -35,6 +34,9 @@ from kinesis_publishers.errors import (
     PluginLoadError,
     ResourceInUseError,
 )
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 _T = TypeVar("_T")
 
@@ -168,7 +170,7 @@ class SqlDatabase(Storage):
         # A server that has vanished does not say goodbye.
         with suppress(OSError, SQLAlchemyError):
             async with self._clock.timeout(_TRANSACTION_SECONDS):
-                if isinstance(self.engine, AsyncEngine):
+                if not isinstance(self.engine, sa.Engine):
                     await self.engine.dispose()
                 thread, self._thread = self._thread, None
                 if thread is not None:
@@ -189,7 +191,7 @@ class SqlDatabase(Storage):
 
     async def _run(self, work: Callable[[sa.Connection], _T], *, writes: bool) -> _T:
         engine = self.engine
-        if isinstance(engine, AsyncEngine):
+        if not isinstance(engine, sa.Engine):
             async with engine.begin() as connection:
                 return await connection.run_sync(work)
 
@@ -241,6 +243,9 @@ def server_engine(text: str) -> AsyncEngine:
         # The name that libpq, and so everybody else, uses.
         url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
     try:
+        # It needs greenlet, which the extras of servers install.
+        from sqlalchemy.ext.asyncio import create_async_engine
+
         engine = create_async_engine(
             url.set(drivername=driver),
             # MySQL's default locks gaps between rows, in which others could not create theirs.
@@ -249,10 +254,10 @@ def server_engine(text: str) -> AsyncEngine:
             pool_size=1,
             hide_parameters=True,
         )
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise PluginLoadError(
-            f"{_URL_KEY} begins with {url.drivername}://, which needs {error.name!r}: pip "
-            f"install 'kinesis-publishers[{extra}]'"
+            f"{_URL_KEY} begins with {url.drivername}://, which needs "
+            f"{error.name or 'greenlet'!r}: pip install 'kinesis-publishers[{extra}]'"
         ) from error
     except (TypeError, ValueError) as error:
         raise failure_in(place_of(text), error) from error

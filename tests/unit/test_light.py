@@ -18,8 +18,8 @@ _ROOT = Path(__file__).parents[2]
 _SETUP = configparser.ConfigParser(interpolation=None)
 _SETUP.read(_ROOT / "setup.cfg")
 _OPTIONAL = (
-    "backports.zstd click fastavro h2 hpack msgpack opentelemetry pandas prometheus_client pyarrow "
-    "pyspark"
+    "backports.zstd click fastavro greenlet h2 hpack msgpack opentelemetry pandas "
+    "prometheus_client pyarrow pyspark"
 )
 _MOST_PACKAGES = 28
 _MOST_BYTES = 60 * 1000 * 1000
