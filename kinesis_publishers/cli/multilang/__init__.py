@@ -177,17 +177,17 @@ class Processors(DeliverySink):
         self._has_stopped.set()
 
 
-async def run_daemon(config: DaemonConfig, clock: Clock | None = None) -> None:
+async def run_daemon(config: DaemonConfig) -> None:
     """Read, and let processes process, until a signal, or the end if there is one.
 
     Raises:
         KinesisPublishersError: a processor (``ProcessorError``), reading, or writing checkpoints
             has failed; the processors have been stopped in order.
     """
-    processors = Processors(config, clock or SystemClock())
+    processors = Processors(config, SystemClock())
     async with (
         KinesisDataFetcher.from_properties(
-            config.properties, processors, records_deliveries=False, clock=clock
+            config.properties, processors, records_deliveries=False
         ) as fetcher,
         TaskScope() as scope,
     ):

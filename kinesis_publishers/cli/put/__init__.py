@@ -246,7 +246,6 @@ class Writing:
     _pending: deque[tuple[Sequence[str | None], asyncio.Future[Sequence[PutResult]]]] = field(
         factory=deque, init=False
     )
-    _reported: int = field(default=0, init=False)
     # The numbers of records that were not written, with the reasons.
     _failures: list[tuple[int, Exception]] = field(factory=list, init=False)
 
@@ -327,12 +326,12 @@ class Writing:
                 error.results if isinstance(error, RecordsNotWrittenError) else future.result()
             )
             for key, outcome in zip(keys, outcomes, strict=True):
-                self._reported += 1
+                number = self.written + len(self._failures) + 1
                 if isinstance(outcome, PutResult):
                     self.written += 1
-                    self._list(self._reported, key, outcome)
+                    self._list(number, key, outcome)
                 elif isinstance(outcome, Exception):
-                    self._failures.append((self._reported, outcome))
+                    self._failures.append((number, outcome))
                     self._reading.cancel()
             self.on_progress()
 

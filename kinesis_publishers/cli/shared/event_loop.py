@@ -56,9 +56,8 @@ async def _cancelled_by_signals(work: Coroutine[Any, Any, T], received: list[sig
     try:
         return await work
     finally:
-        if not received:
-            for number in handled:
-                loop.remove_signal_handler(number)
+        for number in handled:
+            loop.remove_signal_handler(number)
 
 
 # An arrow, a function key, or Alt with another one.
