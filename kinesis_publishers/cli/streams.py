@@ -139,7 +139,7 @@ async def _describe(properties: Properties) -> list[dict[str, Any]]:
     help="The number of shards, which take 1 MB/s each. Without it, the stream is on demand.",
 )
 @region_options
-def create(name: str, shards: int | None, connection: Connection) -> None:
+async def create(name: str, shards: int | None, connection: Connection) -> None:
     """Create a stream, and wait until it is ACTIVE.
 
     \b
@@ -151,14 +151,10 @@ def create(name: str, shards: int | None, connection: Connection) -> None:
     # AWS takes half a minute to create a stream.
     retries = connection.line.get(patience, "100")
     properties = connection.properties({StreamsConfig.names.full_key: name, patience: retries})
-
-    async def create_stream() -> None:
-        async with open_control(properties) as control:
-            await control.control_plane.create_stream(name, shards)
-            # The shards of a stream that is being created cannot be listed.
-            await control.discovery.describe(name)
-
-    run_until_signal(create_stream())
+    async with open_control(properties) as control:
+        await control.control_plane.create_stream(name, shards)
+        # The shards of a stream that is being created cannot be listed.
+        await control.discovery.describe(name)
     say(f"{name} is ACTIVE.")
 
 

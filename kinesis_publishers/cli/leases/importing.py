@@ -25,7 +25,6 @@ from kinesis_publishers.cli.leases.rows import (
 from kinesis_publishers.cli.shared.commands import CleanCommand, read_file
 from kinesis_publishers.cli.shared.connection import listed_shards
 from kinesis_publishers.cli.shared.console import new_table, print_rich, say
-from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
     AwsConfig,
@@ -76,7 +75,7 @@ _NUMBER_TABLES: Final = {
 @click.option("--dry-run", is_flag=True, help="Print what would be taken, and change nothing.")
 @click.option("--force", is_flag=True, help="Replace rows that the application already has.")
 @lease_options
-def import_command(
+async def import_command(
     file: str | None,
     program: str | None,
     table: str | None,
@@ -107,7 +106,7 @@ def import_command(
     else:
         name = from_application or CheckpointConfig.from_properties(properties).application or ""
         read = partial(_read_table, properties, program, name, table or name)
-    run_until_signal(_import(properties, read, is_dry_run=dry_run, replaces=force))
+    await _import(properties, read, is_dry_run=dry_run, replaces=force)
 
 
 async def _read_lines(content: bytes, _: Sequence[StreamIdentity]) -> list[_Found]:

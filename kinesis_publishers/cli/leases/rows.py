@@ -199,7 +199,7 @@ def list_command(as_json: bool, properties: Properties) -> None:
 
 @click.command("watch", cls=CleanCommand)
 @lease_options
-def watch_command(properties: Properties) -> None:
+async def watch_command(properties: Properties) -> None:
     """Show workers, shards, how far behind they are, and how they move, until Ctrl-C.
 
     A shard is as far behind as its stored progress is old: it grows between two checkpoints.
@@ -208,7 +208,7 @@ def watch_command(properties: Properties) -> None:
     Examples:
       kinesis-publishers leases watch --config my.properties
     """
-    run_until_signal(watch(properties, output_console(), SystemClock()))
+    await watch(properties, output_console(), SystemClock())
 
 
 def _no_rows(properties: Properties) -> str:

@@ -22,7 +22,7 @@ from kinesis_publishers.cli.shared.console import (
     printable,
     say,
 )
-from kinesis_publishers.cli.shared.event_loop import read_blocks, run_until_signal
+from kinesis_publishers.cli.shared.event_loop import read_blocks
 from kinesis_publishers.cli.shared.formats import counted
 from kinesis_publishers.config import ProducerConfig
 from kinesis_publishers.config.option import Option
@@ -103,7 +103,7 @@ _HASH_KEY: Final = checked(
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per record.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the number of records written.")
 @connection_options
-def put(
+async def put(
     data: tuple[str, ...],
     file: str,
     form: str | None,
@@ -155,7 +155,15 @@ def put(
         output_bytes()  # Fails before anything is written if there is no output.
     report = _print_json if as_json else None if quiet else _print_line
 
-    async def write() -> None:
+    opening = nullcontext() if data else opened(file, advice="give DATA or --file")
+    with opening as stream:
+        if stream is None:
+            groups = texts(data)
+        elif whole or kind == "lines":
+            groups = lines(read_blocks(stream), is_whole=whole)
+        else:
+            name = "Standard input" if file == "-" else file
+            groups = Rows(name, kind, data_column, key_column).groups(stream)
         async with KinesisProducer.from_properties(properties) as producer:
             writing = Writing(
                 producer=producer,
@@ -169,17 +177,6 @@ def put(
             with _progress(writing, stream, is_quiet=quiet):
                 await writing.run()
             say(f"Wrote {counted(writing.written, 'record')} to {written_to}.")
-
-    opening = nullcontext() if data else opened(file, advice="give DATA or --file")
-    with opening as stream:
-        if stream is None:
-            groups = texts(data)
-        elif whole or kind == "lines":
-            groups = lines(read_blocks(stream), is_whole=whole)
-        else:
-            name = "Standard input" if file == "-" else file
-            groups = Rows(name, kind, data_column, key_column).groups(stream)
-        run_until_signal(write())
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 import click
 
 from kinesis_publishers.cli.shared.console import log_everything, shown_lines
+from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
 from kinesis_publishers.config.assignments import SHORT_NAMES
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError, MissingOptionError
@@ -43,6 +44,8 @@ def _note_debug(context: click.Context, _: click.Parameter, is_debug: bool) -> N
 class CleanCommand(click.Command):
     """A command that reports an error as one message, and ends silently on Ctrl-C.
 
+    It may be an async function, which is run until a signal.
+
     An error that is neither the framework's nor the system's is a bug. If the reader of the output
     has gone, as with ``| head -1``, click ends silently. The exit code is 1 after an error, 2 after
     wrong usage, and 128 plus the number of the signal after an interruption.
@@ -59,7 +62,8 @@ class CleanCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            return run_until_signal(result) if isinstance(result, Coroutine) else result
         except click.ClickException as error:
             # Changed in place: its class decides the exit code.
             error.message = shown_lines(error.message)  # type: ignore[misc]

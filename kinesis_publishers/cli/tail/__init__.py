@@ -20,7 +20,7 @@ from kinesis_publishers.cli.shared.connection import (
     stream_argument,
 )
 from kinesis_publishers.cli.shared.console import output_bytes, output_console, say
-from kinesis_publishers.cli.shared.event_loop import OutputPipe, run_until_signal
+from kinesis_publishers.cli.shared.event_loop import OutputPipe
 from kinesis_publishers.cli.shared.formats import DATA_ENCODINGS, json_line, plain_line
 from kinesis_publishers.cli.tail.screen import Screen
 from kinesis_publishers.cli.tail.session import LiveTable, RecordLines, TailSession
@@ -107,7 +107,7 @@ _ADVICE: Final = f"-P {_PUBLISHER}=EFO -P {_NAME}=NAME"
 )
 @stream_argument
 @connection_options
-def tail(
+async def tail(
     start: str | None,
     end: str | None,
     shards: tuple[str, ...],
@@ -152,29 +152,26 @@ def tail(
             return json_line(record, encoding or "base64")
         return f"{plain_line(record)}\n".encode()
 
-    async def read() -> None:
-        if is_table:
-            begin = InitialPositionConfig.from_properties(properties).start
-            screen = Screen(begin=begin, place=_place(properties))
-            kept: deque[str] = deque(maxlen=newest)
-            session: TailSession = LiveTable(
-                output_console(), screen, kept, clock=clock, max_records=max_records
-            )
-        else:
-            pipe = OutputPipe(output_bytes())
-            session = RecordLines(pipe, line_of, clock=clock, max_records=max_records)
-        try:
-            async with KinesisDataFetcher.from_properties(
-                properties, session, clock=clock
-            ) as session.fetcher:
-                await session.run()
-        finally:
-            # The summary is for a person, not for a log of the lines.
-            is_wanted = is_table or (sys.stderr is not None and sys.stderr.isatty())
-            if is_wanted and (summary := session.summary()):
-                say(summary)
-
-    run_until_signal(read())
+    if is_table:
+        begin = InitialPositionConfig.from_properties(properties).start
+        screen = Screen(begin=begin, place=_place(properties))
+        kept: deque[str] = deque(maxlen=newest)
+        session: TailSession = LiveTable(
+            output_console(), screen, kept, clock=clock, max_records=max_records
+        )
+    else:
+        pipe = OutputPipe(output_bytes())
+        session = RecordLines(pipe, line_of, clock=clock, max_records=max_records)
+    try:
+        async with KinesisDataFetcher.from_properties(
+            properties, session, clock=clock
+        ) as session.fetcher:
+            await session.run()
+    finally:
+        # The summary is for a person, not for a log of the lines.
+        is_wanted = is_table or (sys.stderr is not None and sys.stderr.isatty())
+        if is_wanted and (summary := session.summary()):
+            say(summary)
 
 
 def _with_shards(properties: Properties, shards: tuple[str, ...]) -> Properties:
