@@ -165,29 +165,25 @@ class Deliveries(DeliverySink):
         """
         self._is_stopping = True
         self.pause(is_paused=False)
-        for item in [one for one in self.waiting if isinstance(one, HookCall)]:
-            self.waiting.remove(item)
         for works in self.shards.values():
             works.cut()
-        self._drop_parts()
+        self._drop(lambda _: True)
         self._note_news()
 
-    def _drop_parts(self) -> None:
-        """Drop what waits and may not begin."""
-        for item in [one for one in self.waiting if isinstance(one, HandedOut)]:
-            if not item.may_begin(0):
+    def _drop(self, is_moot: Callable[[HookCall], bool]) -> None:
+        """Drop the records that may not begin, and the calls that are moot."""
+        for item in tuple(self.waiting):
+            if is_moot(item) if isinstance(item, HookCall) else not item.may_begin(0):
                 self.waiting.remove(item)
-                self.finish(item)
+                if isinstance(item, HandedOut):
+                    self.finish(item)
 
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
         works = self.shards[shard]
         works.withdraw(is_lost=is_lost)
-        self._drop_parts()
+        self._drop(lambda one: is_lost and one.end is not None and one.shard == shard)
         self._end_finished(shard)
         if is_lost:
-            for one in tuple(self.waiting):
-                if isinstance(one, HookCall) and one.end and one.shard == shard:
-                    self.waiting.remove(one)
             self._add(HookCall(_LOST, shard, next(self._order), shard))
 
     async def hand_out_watermark(self, instant: datetime) -> None:
