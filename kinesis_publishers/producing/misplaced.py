@@ -18,7 +18,7 @@ from kinesis_publishers.model import HashRange, ShardKey, hash_key_of
 from kinesis_publishers.producing.collector import Part
 from kinesis_publishers.producing.outstanding import Outstanding
 from kinesis_publishers.producing.queues import ShardQueues
-from kinesis_publishers.producing.records import KnownPuts, Run
+from kinesis_publishers.producing.records import Run
 from kinesis_publishers.producing.routing import ShardMap
 
 _LOGGER = logging.getLogger(__name__)
@@ -173,8 +173,8 @@ class MisplacedRecords:
             if others:
                 again.append(run.pick(others).again())
             if inside:
-                known = KnownPuts(run.put, *place, {run.places[one]: first + one for one in inside})
-                again.append(run.pick(inside).again(put=known, is_copy=True))
+                known = [(*place, first + one) for one in inside]
+                again.append(run.pick(inside).again(known))
             first += len(run)
         self._outstanding.wait_again(part, again)
         return outside

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future as ThreadFuture
 from functools import partial
 from itertools import repeat
@@ -93,8 +93,9 @@ class Run:
         number: increases from run to run.
         put_at: when the first record had a place in the buffer, in seconds of the monotonic clock.
         explicit_hash_keys, markers: per record, or ``None`` if no record has one.
+        known: where each record is in the stream already, which will be its result: these are
+            copies. ``None`` if they are not there.
         attempts: the number of PutRecords calls that the records were in.
-        is_copy: whether the records are in the stream already.
         size: the bytes of data and partition keys.
         home: the queue of all records, with the shard map for which that is known.
     """
@@ -107,8 +108,8 @@ class Run:
     partition_keys: list[str]
     explicit_hash_keys: list[str | None] | None = None
     markers: list[str | None] | None = None
+    known: list[tuple[str, str, int]] | None = None
     attempts: int = 0
-    is_copy: bool = False
     size: int = field()
     home: tuple[Any, object] | None = None
 
@@ -137,12 +138,12 @@ class Run:
     @property
     def is_noted(self) -> bool:
         """Whether the records have notes, which need aggregates."""
-        return self.markers is not None or self.is_copy
+        return self.markers is not None or self.known is not None
 
     def rows(self) -> Iterator[Packable]:
         hash_keys, markers = self.explicit_hash_keys or repeat(None), self.markers or repeat(None)
         own = self.payloads, self.partition_keys
-        return zip(*own, hash_keys, markers, repeat(self.is_copy), strict=False)
+        return zip(*own, hash_keys, markers, repeat(self.known is not None), strict=False)
 
     def hash_key_at(self, index: int) -> str | None:
         return None if self.explicit_hash_keys is None else self.explicit_hash_keys[index]
@@ -154,10 +155,11 @@ class Run:
         return self._select(lambda column: [column[one] for one in indices])
 
     def _select(self, pick: Callable[[Any], Any]) -> Run:
-        columns = self.payloads, self.partition_keys, self.explicit_hash_keys, self.markers
+        notes = self.explicit_hash_keys, self.markers, self.known
+        columns = self.payloads, self.partition_keys, *notes
         picked: list[Any] = [None if one is None else pick(one) for one in columns]
         run = Run(self.put, pick(self.places), self.number, self.put_at, *picked)
-        run.attempts, run.is_copy = self.attempts, self.is_copy
+        run.attempts = self.attempts
         return run
 
     def pieces(self, most: int, most_bytes: int) -> Sequence[Run]:
@@ -176,15 +178,16 @@ class Run:
 
     def settle(self, columns: Columns, at: float) -> None:
         """Report to the callers of ``put`` where the records were written."""
+        if self.known is not None:
+            shard_ids, numbers, subs = zip(*self.known, strict=True)
+            columns = shard_ids, numbers, subs
         attempts = self.attempts + 1
         written = Written(columns=columns, attempts=attempts, put_at=self.put_at, at=at)
         self.put.settle(self.places, written)
 
-    def again(self, *, put: Putting | None = None, is_copy: bool = False) -> Run:
-        """Return the records after one more call."""
-        return evolve(
-            self, attempts=self.attempts + 1, put=put or self.put, is_copy=self.is_copy or is_copy
-        )
+    def again(self, known: list[tuple[str, str, int]] | None = None) -> Run:
+        """Return the records after one more call, which has put them at ``known`` places if any."""
+        return evolve(self, attempts=self.attempts + 1, known=self.known or known)
 
 
 AnyFuture: TypeAlias = asyncio.Future[PutResult] | ThreadFuture[PutResult]
@@ -301,22 +304,3 @@ class ManyPuts:
         error.__cause__ = first
         self.future.set_exception(error)
         self.future.exception()  # as for a single record
-
-
-@define(eq=False)
-class KnownPuts:
-    """Records of an aggregate in the stream, whose results wait until their copies are there."""
-
-    _put: Putting
-    _shard_id: str
-    _sequence_number: str
-    # By the place of a record.
-    _sub_sequence_numbers: Mapping[int, int]
-
-    def settle(self, places: Sequence[int], written: Written) -> None:
-        count, subs = len(places), [self._sub_sequence_numbers[place] for place in places]
-        columns = [self._shard_id] * count, [self._sequence_number] * count, subs
-        self._put.settle(places, evolve(written, columns=columns))
-
-    def fail(self, places: Sequence[int], error: Exception) -> None:
-        self._put.fail(places, error)
