@@ -43,11 +43,9 @@ def _load_announced(parser: PluginName, name: str, base: type[_T]) -> type[_T]:
     announced = entry_points(group=parser.group)
     # The same package may be found twice, for example if it is installed and on the path.
     owners = {
-        point.value.partition("[")[0].replace(" ", ""): (
-            f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
-        )
-        for point in announced
-        if point.name == name
+        f"{point.module}:{point.attr or ''}": f"{point.dist.name} {point.dist.version}"
+        for point in announced.select(name=name)
+        if point.dist
     }
     if len(owners) > 1:
         rivals = "; ".join(sorted(f"{reference} of {one}" for reference, one in owners.items()))

@@ -259,12 +259,10 @@ def _assignment_problems(lookup: Lookup, streams: _Streams) -> Iterator[ConfigEr
     if chosen == MANUAL and not lookup.is_given(shards):
         yield shards.missing()
     elif chosen in (ALL, LEASES) and lookup.is_given(shards):
-        other = f"{lookup.written_key(enabled)} is true"
-        if lookup.is_given(assigner):
-            other = f"{lookup.written_key(assigner)} is {chosen}"
+        other: Option[Any] = assigner if lookup.is_given(assigner) else enabled
         yield InvalidOptionError(
-            f"{lookup.written_key(shards)} names the only shards to read, and {other}: remove one "
-            "of the two"
+            f"{lookup.written_key(shards)} names the only shards to read, and "
+            f"{lookup.written_key(other)} is {value_text(lookup.get(other))}: remove one of the two"
         )
 
 

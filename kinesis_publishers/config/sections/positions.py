@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
+
+import orjson
 
 from kinesis_publishers.config.option import Declared, Lookup, Option, Section
 from kinesis_publishers.config.parsers import Choice, Parsed, Scalar, Text
@@ -35,8 +38,6 @@ _STARTS: Final = (PositionType.LATEST, PositionType.TRIM_HORIZON, _AT_TIMESTAMP)
 
 def _parse_positions(value: Scalar) -> ScopedPositions:
     """Parse JSON as other Spark connectors write it; one position below a stream may be for all."""
-    import orjson
-
     document = orjson.loads(str(value))
     if not isinstance(document, dict):
         raise ValueError("not an object")
@@ -281,16 +282,11 @@ def parts_of_position(section: PositionSection, value: Scalar) -> PositionParts:
 
 
 def _from_json(section: PositionSection, text: str) -> PositionParts:
-    import orjson
-
-    try:
+    document: dict[str, Any] = {}
+    with suppress(orjson.JSONDecodeError):
         document = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        document = None
     # With any other key the whole text is refused: nothing is ignored.
-    if not isinstance(document, dict) or document.keys() - {"format"} != {"at_timestamp"}:
+    if document.keys() - {"format"} != {"at_timestamp"}:
         return [(section.shards, text)]
-    parts = at_timestamp(section, document["at_timestamp"])
-    if "format" in document:
-        parts.append((section.timestamp.format, document["format"]))
-    return parts
+    parts = at_timestamp(section, document.pop("at_timestamp"))
+    return parts + [(section.timestamp.format, pattern) for pattern in document.values()]
