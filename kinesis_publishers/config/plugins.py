@@ -26,17 +26,19 @@ def load_plugin(option: Option[Any], name: str, base: type[_T]) -> type[_T]:
     parser: Any = option.parser
     if ":" in name:
         return load_class(name, base)
-    if name not in parser.built_in:
-        return _load_announced(parser, name, base)
+    if name in parser.built_in:
+        reference, note = parser.built_in[name], f"pip install 'kinesis-publishers[{name}]'"
+    else:
+        reference, owner = _announced(parser, name)
+        note = f"it is the entry point {name!r} of {owner}"
     try:
-        return load_class(parser.built_in[name], base)
+        return load_class(reference, base)
     except PluginLoadError as error:
-        raise PluginLoadError(
-            f"{option.full_key} = {name}: {error}; pip install 'kinesis-publishers[{name}]'"
-        ) from error
+        raise PluginLoadError(f"{option.full_key} = {name}: {error}; {note}") from error
 
 
-def _load_announced(parser: PluginName, name: str, base: type[_T]) -> type[_T]:
+def _announced(parser: PluginName, name: str) -> tuple[str, str]:
+    """Return the class that an entry point names, and the package of the entry point."""
     # The import is slow, and most configurations name no entry point.
     from importlib.metadata import entry_points
 
@@ -54,9 +56,7 @@ def _load_announced(parser: PluginName, name: str, base: type[_T]) -> type[_T]:
             "class itself as module:Class, or uninstall all but one"
         )
     if owners:
-        ((reference, owner),) = owners.items()
-        shown = f"{reference} (entry point {name!r} of {owner})"
-        return load_class(reference, base, shown=shown)
+        return owners.popitem()
     installed = {one.name for one in announced}
     raise PluginLoadError(
         f"{name!r} is no entry point of the group {parser.group!r} (installed: "
@@ -64,30 +64,29 @@ def _load_announced(parser: PluginName, name: str, base: type[_T]) -> type[_T]:
     )
 
 
-def load_class(reference: str, base: type[_T], *, shown: str = "") -> type[_T]:
+def load_class(reference: str, base: type[_T]) -> type[_T]:
     """Return the class at ``module:Class``, a concrete subclass of ``base`` that can be used as it.
 
-    With ``base=object`` any class fits; messages call it ``shown``.
+    With ``base=object`` any class fits.
 
     Raises:
         PluginLoadError: the module or the attribute is missing, importing fails, or it is not such
             a class.
     """
-    shown = shown or reference
     module_name, _, path = reference.partition(":")
     if not module_name or not path:
-        raise PluginLoadError(f"{shown!r} is not of the form module:Class")
+        raise PluginLoadError(f"{reference!r} is not of the form module:Class")
     try:
         # A module may import a name lazily.
         found: object = reduce(getattr, path.split("."), importlib.import_module(module_name))
     except (Exception, SystemExit) as error:  # a plugin's module may raise anything
-        raise PluginLoadError(_describe_failure(shown, module_name, error)) from error
+        raise PluginLoadError(_describe_failure(reference, module_name, error)) from error
     if not isinstance(found, type):
         raise PluginLoadError(
-            f"{shown} is not a class but an object of type {type(found).__name__}: name the class "
-            "itself"
+            f"{reference} is not a class but an object of type {type(found).__name__}: name the "
+            "class itself"
         )
-    check_fit(found, base, reference=shown)
+    check_fit(found, base, reference=reference)
     return found
 
 

@@ -126,7 +126,9 @@ def _bounded(
 def _starts_before_end(properties: Properties, clock: Clock) -> Iterator[datetime | None]:
     """Yield earlier and earlier starts, the last one being that of the properties (``None``)."""
     now = clock.now()
-    first = InitialPositionConfig.from_properties(properties).start.pinned(now).timestamp
+    first = (
+        InitialPositionConfig.from_properties(properties).positions.default.pinned(now).timestamp
+    )
     end = EndingPositionConfig.from_properties(properties).positions.default.pinned(now).timestamp
     starts = (end - window for window in _WINDOWS if end is not None)
     yield from (one for one in starts if first is None or one > first)

@@ -237,7 +237,7 @@ class BatchBounds:
         loaded_at = next_millisecond(loaded_at)
         initial = InitialPositionConfig.from_properties(properties)
         has_start = initial.timestamp is not None
-        start = initial.start if has_start else StartingPosition.trim_horizon()
+        start = initial.positions.default if has_start else StartingPosition.trim_horizon()
         starts = evolve(initial.positions, default=start)
         ends = EndingPositionConfig.from_properties(properties).positions
         return cls(

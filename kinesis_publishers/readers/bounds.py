@@ -30,7 +30,7 @@ def bounds_of(
     if not properties.is_given(InitialPositionConfig.position):
         trim_horizon = PositionType.TRIM_HORIZON.value
         properties = properties.with_values({InitialPositionConfig.position: trim_horizon})
-    start = InitialPositionConfig.from_properties(properties).start
+    start = InitialPositionConfig.from_properties(properties).positions.default
     end = EndingPositionConfig.from_properties(properties).positions.default
     now = (clock or SystemClock()).now()
     problems = list(_problems(properties))

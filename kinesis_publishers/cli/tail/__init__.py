@@ -153,7 +153,7 @@ async def tail(
         return f"{plain_line(record)}\n".encode()
 
     if is_table:
-        begin = InitialPositionConfig.from_properties(properties).start
+        begin = InitialPositionConfig.from_properties(properties).positions.default
         screen = Screen(begin=begin, place=_place(properties))
         kept: deque[str] = deque(maxlen=newest)
         session: TailSession = LiveTable(

@@ -183,13 +183,9 @@ class InitialPositionConfig(Section, section="Source"):
     )
 
     @property
-    def start(self) -> StartingPosition:
-        """The position of a stream; LATEST is not pinned yet."""
-        return _position_of(self.position, self.timestamp)
-
-    @property
     def positions(self) -> Positions:
-        return Positions(self.start, dict(self.shards))
+        """The positions of streams and shards; LATEST is not pinned yet."""
+        return Positions(_position_of(self.position, self.timestamp), dict(self.shards))
 
 
 class EndingPositionConfig(Section, section="Source"):

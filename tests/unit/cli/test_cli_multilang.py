@@ -77,7 +77,7 @@ def test_the_sample_of_kcl_python_reads_with_the_lease_table_of_the_kcl() -> Non
     assert (leases.is_enabled, leases.format) == (True, LeaseFormat.KCL)
     checkpoints = CheckpointConfig.from_properties(properties)
     assert (checkpoints.application, checkpoints.store) == ("PythonKCLSample", "dynamodb")
-    start = InitialPositionConfig.from_properties(properties).start
+    start = InitialPositionConfig.from_properties(properties).positions.default
     assert start == StartingPosition.trim_horizon()
     assert [one.key for one in config.unused] == ["processingLanguage"]
 
@@ -147,7 +147,7 @@ def test_a_property_of_the_kcl_sets_an_option(
 
 def test_a_time_takes_precedence_over_the_position() -> None:
     properties = config_of(initialPositionInStreamExtended="1636609142").properties
-    position = InitialPositionConfig.from_properties(properties).start
+    position = InitialPositionConfig.from_properties(properties).positions.default
     assert position.timestamp is not None
     assert position.timestamp.timestamp() == 1636609142
 

@@ -50,7 +50,7 @@ def test_start_and_end_take_the_same_notations_in_keywords_and_properties(
         written = {"kinesis.streams": "orders", "kinesis.stream.initpos": value}
         given.append(Properties.parse({**written, "kinesis.stream.endpos": value}))
     for properties in given:
-        assert InitialPositionConfig.from_properties(properties).start == expected
+        assert InitialPositionConfig.from_properties(properties).positions.default == expected
         assert EndingPositionConfig.from_properties(properties).positions.default == expected
 
 
@@ -64,13 +64,13 @@ def test_start_and_end_take_the_same_notations_in_keywords_and_properties(
 )
 def test_so_do_the_options_of_spark(options: dict[str, str]) -> None:
     properties = parse_options({"streamName": "orders", **options})
-    assert InitialPositionConfig.from_properties(properties).start == AN_HOUR_AGO
+    assert InitialPositionConfig.from_properties(properties).positions.default == AN_HOUR_AGO
     assert EndingPositionConfig.from_properties(properties).positions.default == AN_HOUR_AGO
 
 
 def test_a_start_is_trim_horizon_too() -> None:
     properties = Properties.of(None, {"stream": "orders", "start": "trim_horizon"})
-    start = InitialPositionConfig.from_properties(properties).start
+    start = InitialPositionConfig.from_properties(properties).positions.default
     assert start == StartingPosition.trim_horizon()
 
 
