@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from attrs import frozen
 
@@ -26,8 +26,6 @@ from kinesis_publishers.errors import (
     InvalidOptionError,
     MissingOptionError,
 )
-
-T = TypeVar("T")
 
 
 @frozen(repr=False, unsafe_hash=False)

@@ -65,6 +65,8 @@ _ONLY_WITH: Final[tuple[tuple[Option[Any], str, Sequence[Option[Any]]], ...]] = 
     (_TABLE.billing_mode, "PROVISIONED", _CAPACITY),
     (LeaseConfig.is_enabled, "true", LeaseConfig.options()),
     (CheckpointConfig.store, "dynamodb", (LeaseConfig.written_format,)),
+    # It keeps records for later that have failed.
+    (ProducerConfig.fails_on_error, "false", (ProducerConfig.spill_path,)),
 )
 
 
@@ -86,8 +88,8 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *_other_regions(lookup, streams),
         *_limits_of_aws(lookup),
         *_checkpoint_problems(lookup),
+        *_effectless_problems(lookup),
         *_assignment_problems(lookup, streams),
-        *_spill_problems(lookup),
         *credential_problems(lookup),
         *unread_custom_problems(lookup),
     ]
@@ -183,14 +185,10 @@ def _contradictions_of_consumer(lookup: Lookup, stream: StreamSelector) -> Itera
     if arn is None:
         return
     stream_arn, consumer_name = stream_arn_of(arn), consumer_name_of(arn)
-    if stream_name_of(stream_arn) != stream.name:
+    if stream.reference not in (stream_arn, stream_name_of(stream_arn)):
         yield InvalidOptionError(
-            f"{key}: {arn!r} is a consumer of another stream, expected one of {stream.name!r}"
-        )
-    elif stream.arn not in (None, stream_arn):
-        yield InvalidOptionError(
-            f"{key}: {arn!r} is a consumer of a stream in another region or account, expected one "
-            f"of {stream.arn!r}"
+            f"{key}: {arn!r} is a consumer of another stream, region or account, expected one of "
+            f"{stream.reference!r}"
         )
     name = lookup.get(RegistrationConfig.consumer_name)
     if name not in (None, consumer_name):
@@ -227,6 +225,9 @@ def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
     for name, url in (("sql", SqlCheckpointConfig.url), ("redis", RedisCheckpointConfig.url)):
         if lookup.get(CheckpointConfig.store) == name and not lookup.is_given(url):
             yield url.missing()
+
+
+def _effectless_problems(lookup: Lookup) -> Iterator[ConfigError]:
     for needed, value, options in _ONLY_WITH:
         found = value_text(lookup.get(needed))
         if found == value or lookup.is_refused(needed):
@@ -263,15 +264,6 @@ def _assignment_problems(lookup: Lookup, streams: _Streams) -> Iterator[ConfigEr
         yield InvalidOptionError(
             f"{lookup.written_key(shards)} names the only shards to read, and "
             f"{lookup.written_key(other)} is {value_text(lookup.get(other))}: remove one of the two"
-        )
-
-
-def _spill_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    path, fails = ProducerConfig.spill_path, ProducerConfig.fails_on_error
-    if lookup.is_given(path) and lookup.get(fails):
-        yield InvalidOptionError(
-            f"{lookup.written_key(fails)} is true, and {lookup.written_key(path)} keeps records "
-            "for later that have failed: remove one of the two"
         )
 
 

@@ -17,7 +17,6 @@ from kinesis_publishers.config.parsers import Duration, Text
 from kinesis_publishers.config.retries import RetryOptions
 from kinesis_publishers.config.sections.aws import AwsConfig
 from kinesis_publishers.config.sections.source import selected_streams
-from kinesis_publishers.errors import MissingOptionError
 from kinesis_publishers.model.sources import CONSUMER_ARN, CONSUMER_ARN_FORM, STREAM_NAME
 
 
@@ -115,8 +114,5 @@ class RegistrationConfig(Section, section="Registration"):
     def required_name(self) -> str:
         """Return the name of the stream consumer; for EFO alone, rules have required it."""
         if self.consumer_name is None:
-            raise MissingOptionError(
-                f"{RegistrationConfig.consumer_name.full_key} is required: the name under which "
-                "this application registers on each stream"
-            )
+            raise RegistrationConfig.consumer_name.missing()
         return self.consumer_name

@@ -178,4 +178,4 @@ def test_a_first_failure_is_not_final_for_what_waits_on_disk() -> None:
     with pytest.raises(ConfigErrors) as raised:
         Properties.parse({"kinesis.streams": "orders"} | options)
     (problem,) = raised.value.problems
-    assert "FailIfThrottled is true, and kinesis.producer.spill.path keeps" in str(problem)
+    assert "spill.path is for kinesis.producer.FailIfThrottled = false" in str(problem)

@@ -64,7 +64,7 @@ def test_an_arn_with_another_name_is_an_error(registration: str) -> None:
 def test_an_arn_of_another_region_or_account_than_the_stream_is_an_error(stream_arn: str) -> None:
     (problem,) = _problems(**{"kinesis.streams": _STREAM_ARN, _ARN_KEY: _arn(stream_arn)})
     assert isinstance(problem, InvalidOptionError)
-    assert "another region or account" in str(problem)
+    assert "another stream, region or account" in str(problem)
     assert _STREAM_ARN in str(problem)
     # A stream that is given by its name alone may be anywhere.
     assert _problems(**{_ARN_KEY: _arn(stream_arn)}) == ()
