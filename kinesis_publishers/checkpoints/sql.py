@@ -172,7 +172,7 @@ class SqlCheckpointStore(VersionedStore):
 
 
 def _asynchronous_kinds() -> tuple[type[Any], ...]:
-    # Its import needs greenlet, and whoever has such a transaction has imported it.
+    # Its import needs greenlet, and a program with such a transaction has imported it.
     module = sys.modules.get("sqlalchemy.ext.asyncio")
     return (module.AsyncConnection, module.AsyncSession) if module else ()
 

@@ -13,7 +13,7 @@ LONGEST_MARKER: Final = 256  # Characters: thousands of records share what one b
 
 
 def check_fields(partition_key: Any, explicit_hash_key: Any = None, marker: Any = None) -> None:
-    """Check what a record has beside its data; raises ``ValueError``."""
+    """Check all fields of a record but its data; raises ``ValueError``."""
     if not isinstance(partition_key, str):
         raise ValueError(
             f"a partition key must be a text, not {type(partition_key).__name__}: "
