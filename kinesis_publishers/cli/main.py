@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import Final, NoReturn
 
 import click
 
+from kinesis_publishers.cli.shared import SuggestingGroup
 from kinesis_publishers.cli.shared.console import set_up_logging
 
 COMMANDS_GROUP: Final = "kinesis_publishers.commands"
@@ -40,31 +40,28 @@ _PLACES: Final = {
 }
 
 
-class _Commands(Mapping[str, click.Command]):
-    """Our commands and those of :data:`COMMANDS_GROUP`; each is loaded when it is used."""
+class LazyGroup(SuggestingGroup):
+    """Has our commands and those of :data:`COMMANDS_GROUP`; loads them when they are used."""
 
-    def __iter__(self) -> Iterator[str]:
-        return iter({*_OWN, *_announced()})
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*_OWN, *_announced()})
 
-    def __len__(self) -> int:
-        return len({*_OWN, *_announced()})
-
-    def __getitem__(self, name: str) -> click.Command:
-        """Return a command; one that cannot be loaded says why as soon as it is run."""
-        if name not in _OWN:
-            return _loaded(_announced()[name])
-        module, function = _PLACES.get(name, (name, name))
-        own: click.Command
-        own = getattr(import_module(f"kinesis_publishers.cli.{module}"), function)
-        return own
-
-
-class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without loading our own."""
+        points = _announced().items()
+        others = {name: _loaded(point) for name, point in points if name not in _OWN}
         own = {name: click.Command(name, help=text) for name, text in _OWN.items()}
-        others = {name: self.commands[name] for name in self.commands if name not in own}
         click.Group(commands=others | own).format_commands(ctx, formatter)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; one that cannot be loaded says why as soon as it is run."""
+        if cmd_name in _OWN:
+            module, function = _PLACES.get(cmd_name, (cmd_name, cmd_name))
+            own: click.Command
+            own = getattr(import_module(f"kinesis_publishers.cli.{module}"), function)
+            return own
+        point = _announced().get(cmd_name)
+        return _loaded(point) if point else None
 
 
 def _announced() -> dict[str, EntryPoint]:
@@ -115,11 +112,7 @@ def _print_version(context: click.Context, _: click.Parameter, is_asked: bool) -
         context.exit()
 
 
-@click.group(
-    cls=LazyGroup,
-    commands=_Commands(),
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version",
     is_flag=True,

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 import click
 
+from kinesis_publishers.cli.shared import SuggestingGroup
 from kinesis_publishers.cli.shared.console import log_everything, shown_lines
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.config import AwsConfig, CheckpointConfig, StreamsConfig, StreamSelector
@@ -121,7 +122,7 @@ def _drop_lost_output() -> None:
         sys.stdout = None
 
 
-class CleanGroup(click.Group):
+class CleanGroup(SuggestingGroup):
     command_class = CleanCommand
 
 

@@ -70,8 +70,8 @@ def test_the_help_without_pyspark_marks_the_demo() -> None:
     ("arguments", "message"),
     [
         (["nothing"], "No such command 'nothing'.\n"),
-        (["tial"], "No such command 'tial'. Did you mean 'tail'?\n"),
-        (["leases", "lst"], "No such command 'lst'. Did you mean 'list'?\n"),
+        (["tial"], "No such command 'tial'; did you mean 'tail'?\n"),
+        (["leases", "lst"], "No such command 'lst'; did you mean 'list'?\n"),
     ],
     ids=" ".join,
 )
