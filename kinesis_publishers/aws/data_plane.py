@@ -114,18 +114,16 @@ class AioDataPlane(DataPlane, RecordWriter):
 
     async def __aenter__(self) -> Self:
         with mapped_errors("CreateClient", "Kinesis"):
-            session = build_aio_session(self._config)
-            client = await self._stack.enter_async_context(self._create_client(session))
+            config, session = self._config, build_aio_session(self._config)
+            url = config.endpoint_url
+            opening = open_aio_client(config, "kinesis", url, session, parameter_validation=False)
+            client = await self._stack.enter_async_context(opening)
         try:
             await self._open_calls(session, client)
         except BaseException:
             await self._stack.aclose()
             raise
         return self
-
-    def _create_client(self, session: AioSession) -> Any:
-        url = self._config.endpoint_url
-        return open_aio_client(self._config, "kinesis", url, session, parameter_validation=False)
 
     async def _open_calls(self, session: AioSession, client: Any) -> None:
         url = str(client.meta.endpoint_url)
