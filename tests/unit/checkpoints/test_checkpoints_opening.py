@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 import types
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -74,7 +74,7 @@ async def test_a_custom_store_is_opened_and_closed(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     point = EntryPoint("own", "store_plugin:OwnStore", "kinesis_publishers.checkpoint_stores")
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point])
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: EntryPoints([point]))
     async with open_checkpointer(properties_with(name)) as checkpointer:
         assert checkpointer is not None
         assert await checkpointer.take_over({}) == {}
