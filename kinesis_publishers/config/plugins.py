@@ -45,9 +45,10 @@ def _announced(parser: PluginName, name: str) -> tuple[str, str]:
     announced = entry_points(group=parser.group)
     # The same package may be found twice, for example if it is installed and on the path.
     owners = {
-        f"{point.module}:{point.attr or ''}": f"{point.dist.name} {point.dist.version}"
+        f"{point.module}:{point.attr or ''}": (
+            f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+        )
         for point in announced.select(name=name)
-        if point.dist
     }
     if len(owners) > 1:
         rivals = "; ".join(sorted(f"{reference} of {one}" for reference, one in owners.items()))
