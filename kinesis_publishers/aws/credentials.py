@@ -66,15 +66,11 @@ class _RenewedInThread(AioCredentials):  # type: ignore[misc]
         return self._found.get_frozen_credentials()
 
 
-@frozen
-class _AioProvider:
-    plain: Session
-
-    async def load_credentials(self) -> AioCredentials | None:
-        found = await asyncio.to_thread(self.plain.get_credentials)
-        if type(found) is Credentials:
-            return AioCredentials(found.access_key, found.secret_key, found.token, found.method)
-        return found and _RenewedInThread(found)
+async def _loaded_in_thread(session: Session) -> AioCredentials | None:
+    found = await asyncio.to_thread(session.get_credentials)
+    if type(found) is Credentials:
+        return AioCredentials(found.access_key, found.secret_key, found.token, found.method)
+    return found and _RenewedInThread(found)
 
 
 class _CustomCredentials(Credentials):
@@ -143,7 +139,8 @@ def build_session(config: AwsConfig) -> Session:
 def build_aio_session(config: AwsConfig) -> AioSession:
     """Return the same for aiobotocore: nothing that it waits for blocks the event loop."""
     session = _configured(AioSession(), config)
-    session.register_component("credential_provider", _AioProvider(build_session(config)))
+    provider = SimpleNamespace(load_credentials=partial(_loaded_in_thread, build_session(config)))
+    session.register_component("credential_provider", provider)
     return session
 
 

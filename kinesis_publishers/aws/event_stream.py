@@ -13,17 +13,16 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from attrs import frozen
+from botocore.eventstream import EventStreamHeaderParser, ParserError
 
 from kinesis_publishers.errors import MalformedResponseError
 
 _OPERATION = "SubscribeToShard"
 _PRELUDE = struct.Struct("!III")
 _CRC = struct.Struct("!I")
-_LENGTH = struct.Struct("!H")
 # botocore's limits. An event is at most a record of 10 MiB in base64, or many small ones.
 _MAX_HEADER_BYTES = 128 * 1024
 _MAX_PAYLOAD_BYTES = 24 * 1024 * 1024
-_STRING = 7
 
 
 @frozen
@@ -128,9 +127,6 @@ class EventStreamDecoder:
         return FrameHead(headers, start, payload_bytes)
 
     def _parse_headers(self, data: bytes) -> dict[str, str]:
-        # The local Kinesis only encodes frames, and needs no SDK.
-        from botocore.eventstream import EventStreamHeaderParser, ParserError
-
         try:
             headers = EventStreamHeaderParser().parse(data)
         except (ParserError, ValueError, KeyError, struct.error) as error:
@@ -143,15 +139,3 @@ class EventStreamDecoder:
             operation=_OPERATION,
             code="MalformedResponse",
         )
-
-
-def encode_frame(headers: Mapping[str, str], payload: bytes) -> bytes:
-    encoded = b"".join(_header(name.encode(), value.encode()) for name, value in headers.items())
-    total_bytes = _PRELUDE.size + len(encoded) + len(payload) + _CRC.size
-    lengths = struct.pack("!II", total_bytes, len(encoded))
-    frame = lengths + _CRC.pack(zlib.crc32(lengths)) + encoded + payload
-    return frame + _CRC.pack(zlib.crc32(frame))
-
-
-def _header(name: bytes, value: bytes) -> bytes:
-    return b"%c%b%c%b%b" % (len(name), name, _STRING, _LENGTH.pack(len(value)), value)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import struct
+import zlib
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from threading import RLock
 
 import orjson
 from attrs import define, frozen
 
-from kinesis_publishers.aws.event_stream import encode_frame
 from kinesis_publishers.testing.local_kinesis.answers import ApiError, ConnectionBroken
 from kinesis_publishers.testing.local_kinesis.faults import Fault
 from kinesis_publishers.testing.local_kinesis.shard import Page, Position
@@ -175,6 +176,23 @@ class EventFeed:
         self._subscription.event_count += 1
         self._subscription.last_event_at = self._state.clock.monotonic()
         return event
+
+
+# The type of a header that is a string (AWS event stream encoding).
+_STRING = 7
+
+
+def encode_frame(headers: Mapping[str, str], payload: bytes) -> bytes:
+    """Return a frame of ``application/vnd.amazon.eventstream``, with its checksums."""
+    encoded = b"".join(_header(name.encode(), value.encode()) for name, value in headers.items())
+    # Two lengths and two checksums.
+    lengths = struct.pack("!II", 16 + len(encoded) + len(payload), len(encoded))
+    frame = lengths + struct.pack("!I", zlib.crc32(lengths)) + encoded + payload
+    return frame + struct.pack("!I", zlib.crc32(frame))
+
+
+def _header(name: bytes, value: bytes) -> bytes:
+    return b"%c%b%c%b%b" % (len(name), name, _STRING, struct.pack("!H", len(value)), value)
 
 
 def _headers(message_type: str, name: str) -> dict[str, str]:

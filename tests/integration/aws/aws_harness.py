@@ -19,7 +19,6 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from kinesis_publishers import Shard, StartingPosition
-from kinesis_publishers.aws.event_stream import encode_frame
 from kinesis_publishers.config import (
     AwsConfig,
     CredentialsConfig,
@@ -28,6 +27,7 @@ from kinesis_publishers.config import (
     SubscriptionHttpConfig,
 )
 from kinesis_publishers.testing.local_kinesis.dispatch import CBOR, json_of_cbor
+from kinesis_publishers.testing.local_kinesis.event_feed import encode_frame
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

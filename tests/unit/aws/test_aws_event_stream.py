@@ -12,8 +12,9 @@ from botocore.eventstream import EventStreamBuffer, ParserError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.aws.event_stream import EventStreamDecoder, encode_frame
+from kinesis_publishers.aws.event_stream import EventStreamDecoder
 from kinesis_publishers.errors import MalformedResponseError
+from kinesis_publishers.testing.local_kinesis.event_feed import encode_frame
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 # Header values as the type and the bytes after it.

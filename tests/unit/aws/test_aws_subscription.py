@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.aws.event_stream import encode_frame
 from kinesis_publishers.aws.subscription import EventStreamSubscription
 from kinesis_publishers.errors import (
     ConnectionFailedError,
     MalformedResponseError,
     ResourceInUseError,
 )
+from kinesis_publishers.testing.local_kinesis.event_feed import encode_frame
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

@@ -128,8 +128,11 @@ def test_assume_role_calls_as_the_role(kind: type, moto_url: str) -> None:
     def record(params: dict[str, str], **_: Any) -> None:
         seen.append(dict(params))
 
-    calling = session if kind is Session else session.get_component("credential_provider").plain
-    calling.register("provide-client-params.sts.AssumeRole", record)
+    if kind is AioSession:
+        # The one that calls STS.
+        (session_of_botocore,) = session.get_component("credential_provider").load_credentials.args
+        session_of_botocore.register("provide-client-params.sts.AssumeRole", record)
+    session.register("provide-client-params.sts.AssumeRole", record)
     assert _caller(session, moto_url).endswith("assumed-role/reader/my-session")
     assert seen == [
         {"RoleArn": _ROLE_ARN, "RoleSessionName": "my-session", "ExternalId": "external"}
