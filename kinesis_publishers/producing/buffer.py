@@ -131,12 +131,22 @@ class Buffer:
             # The waiter was served, and cancelled or closed in the same turn of the loop.
             if granted.done() and not granted.cancelled() and granted.exception() is None:
                 self.release(waiter.records, waiter.size)
-            self.serve()
+            else:
+                self._leave(waiter)
             raise
 
     def _join(self, waiter: _Waiter) -> None:
         queue = self._queues.queue_of(waiter.partition_key, waiter.explicit_hash_key)
         self._lines.setdefault(queue, deque()).append(waiter)
+
+    def _leave(self, waiter: _Waiter) -> None:
+        """Remove a waiter that gave up, and serve the next."""
+        for queue, line in list(self._lines.items()):
+            if waiter in line:
+                line.remove(waiter)
+                if not line:
+                    del self._lines[queue]
+        self.serve()
 
     def release(self, records: int, size: int) -> None:
         self.records -= records
@@ -145,7 +155,7 @@ class Buffer:
             self.serve()
 
     def serve(self) -> None:
-        """Serve waiters in order while there is room; drop those that have given up.
+        """Serve waiters in order while there is room.
 
         No one overtakes a waiter whose shard has nothing in the buffer: otherwise a large record
         would wait as long as other shards have small ones.
