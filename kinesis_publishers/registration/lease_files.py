@@ -140,7 +140,7 @@ class ConsumerLease:
     _clock: Clock
     _stream_arn: str = ""
     _consumer_name: str = ""
-    # That of the users; None without files.
+    # The file of the users; None without files.
     _path: Path | None = None
     _users: FileLock | None = None
     _directory: FileLock | None = None
