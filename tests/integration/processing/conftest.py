@@ -81,4 +81,4 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
         yield made
         for process in made.processes:
             process.kill()
-            process.communicate()
+            process.wait()

@@ -48,6 +48,8 @@ class Ledger:
     properties: dict[str, str]
     log: Path
     processes: list[subprocess.Popen[str]] = field(factory=list)
+    # How many transactions each process has begun that nobody has waited for.
+    begun: dict[int, threading.Semaphore] = field(factory=dict)
 
     def put_records(self, count: int) -> None:
         self.server.put_many(STREAM, [(f"key-{one % 37}", b"%d" % one) for one in range(count)])
@@ -94,13 +96,15 @@ class Ledger:
                 text=True,
             )
         self.processes.append(process)
+        self.begun[process.pid] = begun = threading.Semaphore(0)
+        # A worker whose pipe is full would stand still.
+        threading.Thread(target=_count_lines, args=(process, begun)).start()
         return process
 
     def wait_for_transactions(self, worker: subprocess.Popen[str], count: int) -> None:
         """Return when a worker has begun so many more transactions."""
-        assert worker.stdout is not None
         for _ in range(count):
-            assert worker.stdout.readline(), self.said
+            assert self.begun[worker.pid].acquire(timeout=_DEADLINE_SECONDS), self.said
 
     @property
     def said(self) -> str:
@@ -109,7 +113,7 @@ class Ledger:
 
     def end(self, worker: subprocess.Popen[str], *codes: int) -> None:
         """Return when a worker that was asked to end, or killed, has ended."""
-        worker.communicate(timeout=60)
+        worker.wait(_DEADLINE_SECONDS)
         assert worker.returncode in codes, self.said
 
     def written(self) -> Counter[str]:
@@ -135,6 +139,13 @@ class Ledger:
         written = self.written()
         assert {one: count for one, count in written.items() if count > 1} == {}, "written twice"
         assert sorted(written) == sorted(self.put)
+
+
+def _count_lines(process: subprocess.Popen[str], lines: threading.Semaphore) -> None:
+    assert process.stdout is not None
+    with process.stdout:
+        for _ in process.stdout:
+            lines.release()
 
 
 def client_of(url: str) -> Any:
