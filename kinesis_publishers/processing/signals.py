@@ -76,24 +76,26 @@ def stopped_by_signals(
 
 def _restore(one: signal.Signals) -> None:
     """Restore the former handler if nothing is left to be stopped by a signal."""
+    # A reader may have been left open at the end of its loop.
+    _STOPS[one] = [own for own in _STOPS[one] if not (own[0] and own[0].is_closed())]
     if _STOPS[one] or threading.current_thread() is not threading.main_thread():
         return  # The next reader uses the handler, or the next signal removes it.
     # A handler that the program has installed in the meantime stays.
     if signal.getsignal(one) is _stop_latest:
-        signal.signal(one, _FORMER.pop(one, _DEFAULTS[one]))
+        former = _FORMER.pop(one, _DEFAULTS[one])
+        has_ended = isinstance(former, partial) and former.keywords["main_task"].done()
+        signal.signal(one, _DEFAULTS[one] if has_ended else former)  # type: ignore[arg-type]
 
 
 def _stop_latest(number: int, _: object) -> None:
     """Stop everything that reads in the loop of the latest reader, or, without one, in threads."""
     one = signal.Signals(number)
-    # A reader may have been left open at the end of its loop.
     readers = [own for own in _STOPS[one] if not (own[0] and own[0].is_closed())]
     latest = readers[-1][0] if readers else None
     _STOPS[one] = [own for own in readers if own[0] is not latest]
     _restore(one)
-    stops = [stop for loop, stop, _ in readers if loop is latest]
-    if not any(is_open() for loop, _, is_open in readers if loop is latest):
-        stops = []
+    is_any_open = any(is_open() for loop, _, is_open in readers if loop is latest)
+    stops = [stop for loop, stop, _ in readers if loop is latest and is_any_open]
     if stops and one is signal.SIGINT:
         # Not by sys.stderr, whose writing this may have interrupted.
         with suppress(OSError):

@@ -80,6 +80,18 @@ async def test_a_handler_that_the_program_installs_while_reading_stays(orders: O
         signal.signal(signal.SIGTERM, before)
 
 
+def test_a_reader_left_open_in_a_closed_loop_does_not_keep_the_handlers(orders: Orders) -> None:
+    async def leave_open() -> None:
+        await anext(aiter(read(orders.properties())))
+
+    before = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
+    orders.put(1)
+    asyncio.run(leave_open())
+    with records(orders.properties()):
+        pass
+    assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == before
+
+
 async def test_readers_that_overlap_restore_the_handlers(orders: Orders) -> None:
     before = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
     outer, inner = read(orders.properties()), records(orders.properties())
