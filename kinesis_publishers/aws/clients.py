@@ -32,8 +32,6 @@ _STRATEGY = "RecordDistributionStrategy"
 _SENT_AT = "kinesis_publishers.sent_at"
 _REGION = r"[a-z]+(-[a-z]+)+-[0-9]+"
 _PROXY = r"(?i)((https?:)?//)?([^\s/?#\[\]]*@)?(\[[0-9a-f:]+\]|[^\s/?#@:]+)(:[0-9]{1,5})?/?"
-
-
 # Each session would parse the models of the services again.
 _loader_of = lru_cache(maxsize=4)(create_loader)
 

@@ -1,7 +1,7 @@
 """Makes a session of botocore or aiobotocore use the configured credentials.
 
-Both get them from the providers of botocore: aiobotocore would need a twin of each. Only
-what has to be renewed takes a thread.
+Both get them from the providers of botocore: aiobotocore would need a twin of each. Only what has
+to be renewed takes a thread.
 """
 
 from __future__ import annotations
@@ -46,31 +46,37 @@ _Loader: TypeAlias = Callable[[], Credentials | None]
 
 # What follows the profile in botocore's chain: PROFILE must not fall through to it.
 _BEHIND_PROFILE: Final = ("ec2-credentials-file", "boto-config", "container-role", "iam-role")
+# Of botocore: how long before the end all calls wait for a renewal.
+_MANDATORY_SECONDS: Final = 600
 
 
-class _RenewedInThread(AioCredentials):  # type: ignore[misc]
+class RenewedInThread(AioCredentials):  # type: ignore[misc]
+    """Credentials of botocore whose renewal blocks, for aiobotocore."""
+
     def __init__(self, found: Credentials) -> None:
         super().__init__("", "", method=found.method)
         self._found, self._renewing = found, asyncio.Lock()
-
-    def _is_fresh(self) -> bool:
-        # A custom class has to be asked for each call.
-        return isinstance(self._found, RefreshableCredentials) and not self._found.refresh_needed()
+        self._last: Any = None
 
     async def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        if not self._is_fresh():
-            # One thread renews for all calls.
+        found = self._found
+        if not isinstance(found, RefreshableCredentials):
+            # A custom class has to be asked for each call.
+            return await asyncio.to_thread(found.get_frozen_credentials)
+        must_wait = self._last is None or found.refresh_needed(_MANDATORY_SECONDS)
+        # While one call renews, or tries to, the others use what is still valid.
+        if must_wait or (found.refresh_needed() and not self._renewing.locked()):
             async with self._renewing:
-                if not self._is_fresh():
-                    return await asyncio.to_thread(self._found.get_frozen_credentials)
-        return self._found.get_frozen_credentials()
+                if self._last is None or found.refresh_needed():
+                    self._last = await asyncio.to_thread(found.get_frozen_credentials)
+        return self._last  # type: ignore[no-any-return]
 
 
 async def _loaded_in_thread(session: Session) -> AioCredentials | None:
     found = await asyncio.to_thread(session.get_credentials)
     if type(found) is Credentials:
         return AioCredentials(found.access_key, found.secret_key, found.token, found.method)
-    return found and _RenewedInThread(found)
+    return found and RenewedInThread(found)
 
 
 class _CustomCredentials(Credentials):

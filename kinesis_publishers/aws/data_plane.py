@@ -50,7 +50,6 @@ from kinesis_publishers.model.sources import stream_name_of
 
 # Enough for a GetRecords answer of 10 MB over a slow line; an empty answer comes at once.
 _READ_TIMEOUT_SECONDS = 60.0
-# The characters that an HTTP token cannot have (RFC 9110, section 5.6.2).
 # The operations of this module that accept a StreamName.
 _OPERATIONS_BY_NAME = ("GetShardIterator", "PutRecords")
 # A smaller record costs Python less CPU in JSON than in CBOR, whose decoder makes a new string of

@@ -264,7 +264,8 @@ class Deliveries(DeliverySink):
         if call.end is None:
             return
         key = call.end.shard.key
-        is_held_back, self.shards[key].is_held_back = self.shards[key].is_held_back, False
+        is_held_back = self.shards[key].is_held_back
+        self.shards[key].is_held_back = False
         self._end_finished(key)
         if is_held_back and not was_told:
             _LOGGER.warning(

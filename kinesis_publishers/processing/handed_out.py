@@ -18,8 +18,6 @@ _PARTS_IN_FLIGHT: Final = 4
 _UNORDERED: Final = 4
 # For each worker: keys that share a lane wait for each other.
 _LANES: Final = 64
-
-
 _ORDERS: Final = ("shard", "partition_key", None)
 
 

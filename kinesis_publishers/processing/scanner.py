@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-from attrs import Factory, define, field
+from attrs import define, field
 
 from kinesis_publishers.errors import (
     CheckpointError,
@@ -68,13 +68,10 @@ class Scanner:
     _is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
     # One worker at a time takes what comes next, and handles the end of a shard meanwhile.
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
-    _threads: CallThreads = field(
-        init=False,
-        default=Factory(lambda self: CallThreads(self._cutting.workers), takes_self=True),
-    )
+    _threads: CallThreads = field(init=False)
 
     async def run(self) -> None:
-        with self._threads:
+        with CallThreads(self._cutting.workers) as self._threads:
             async with TaskScope() as scope:
                 reading = scope.spawn(self._read(), name="scan")
                 if self._stop_flag is not None or self._pause_flag is not None:

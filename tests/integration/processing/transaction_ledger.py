@@ -48,7 +48,7 @@ class Ledger:
     properties: dict[str, str]
     log: Path
     processes: list[subprocess.Popen[str]] = field(factory=list)
-    # How many transactions each process has begun that nobody has waited for.
+    # Counts the transactions that each process has begun and no test has waited for.
     begun: dict[int, threading.Semaphore] = field(factory=dict)
 
     def put_records(self, count: int) -> None:

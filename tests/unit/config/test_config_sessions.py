@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+import threading
 import types
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
 from aiobotocore.session import AioSession
-from botocore.credentials import Credentials
+from botocore.credentials import Credentials, RefreshableCredentials
 from botocore.exceptions import ProfileNotFound
 from botocore.session import Session
 
-from kinesis_publishers.aws.credentials import build_aio_session, build_session
+from kinesis_publishers.aws.credentials import RenewedInThread, build_aio_session, build_session
 from kinesis_publishers.config import AwsConfig, Properties
 from kinesis_publishers.errors import CredentialsError, MissingOptionError, PluginLoadError
 
@@ -264,3 +266,35 @@ def test_a_custom_class_that_does_not_fit_says_what_is_missing(
 ) -> None:
     with pytest.raises(PluginLoadError, match=message):
         _credentials(_custom(kind, name))
+
+
+async def test_calls_go_on_with_what_is_valid_while_one_of_them_renews() -> None:
+    """A renewal that hangs, as in an outage of STS, holds up one call until the last minutes."""
+    has_begun, is_answered = threading.Event(), threading.Event()
+    end = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    now, renewals = end - timedelta(hours=1), 0
+
+    def renew() -> dict[str, str]:
+        nonlocal renewals
+        renewals += 1
+        has_begun.set()
+        assert is_answered.wait(30)
+        later = (end + timedelta(hours=1)).isoformat()
+        return {"access_key": "new", "secret_key": "S", "token": "T", "expiry_time": later}
+
+    old = RefreshableCredentials("old", "S", "T", end, renew, "role", time_fetcher=lambda: now)
+    credentials = RenewedInThread(old)
+    assert (await credentials.get_frozen_credentials()).access_key == "old"
+    # botocore may renew in the last 15 minutes, and has to in the last 10.
+    now = end - timedelta(minutes=12)
+    renewing = asyncio.create_task(credentials.get_frozen_credentials())
+    assert await asyncio.to_thread(has_begun.wait, 30)
+    try:
+        others = [credentials.get_frozen_credentials() for _ in range(10)]
+        async with asyncio.timeout(30):
+            assert {one.access_key for one in await asyncio.gather(*others)} == {"old"}
+    finally:
+        is_answered.set()
+    assert (await renewing).access_key == "new"
+    assert (await credentials.get_frozen_credentials()).access_key == "new"
+    assert renewals == 1
