@@ -173,7 +173,8 @@ class Deliveries(DeliverySink):
     def _drop(self, is_moot: Callable[[HookCall], bool]) -> None:
         """Drop the records that may not begin, and the calls that are moot."""
         for item in tuple(self.waiting):
-            if is_moot(item) if isinstance(item, HookCall) else not item.may_begin(0):
+            is_over = is_moot(item) if isinstance(item, HookCall) else not item.may_begin(0)
+            if is_over:
                 self.waiting.remove(item)
                 if isinstance(item, HandedOut):
                     self.finish(item)
