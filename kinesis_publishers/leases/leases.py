@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import secrets
@@ -57,10 +56,8 @@ from kinesis_publishers.progress.rows import (
     Turn,
 )
 
-_LOGGER = logging.getLogger(__name__)
-
 _MOST_TRIES: Final = 10
-_RELEASE_SECONDS: Final = 10.0
+_LEAVE_SECONDS: Final = 5.0
 
 
 @define(eq=False)
@@ -291,28 +288,19 @@ class Leases(KeptProgress):
     async def close(self) -> None:
         """Release every lease, so that other workers need not wait."""
         self.taker.is_closing = True
-        rows, worker = self._rows.progress, self._held.worker
+        rows = self._rows.progress
         try:
-            async with self._clock.timeout(_RELEASE_SECONDS):
-                try:
-                    async with rows.turn, rows.asking("report to"):
-                        await rows.foreign.report(worker, is_leaving=True)
-                finally:
-                    await self.shards.release(tuple(self._held.held))
-                if rows.identities:
-                    await self._leave()
-        except (KinesisPublishersError, TimeoutError) as error:
-            _LOGGER.warning(
-                "The worker %s could not release its leases, which end in %g seconds: %r",
-                worker,
-                self._config.failover_seconds,
-                error,
-            )
+            async with rows.turn, rows.asking("report to"):
+                await rows.foreign.report(self._held.worker, is_leaving=True)
+        finally:
+            await self.shards.release(tuple(self._held.held))
+        if rows.identities:
+            await self._leave()
 
     async def _leave(self) -> None:
         """Release leases that still arrive; learn whether another worker is left."""
         looks = 2 * LOOK_PART * self._config.failover_seconds
-        until = self._clock.monotonic() + min(looks, _RELEASE_SECONDS / 2)
+        until = self._clock.monotonic() + min(looks, _LEAVE_SECONDS)
         while True:
             async with self._rows.progress.turn:
                 await self._rows.progress.load()

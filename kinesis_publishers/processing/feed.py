@@ -123,7 +123,8 @@ class DeliveryFeed:
                     await asyncio.Event().wait()
                 except asyncio.CancelledError as error:
                     self._note()
-                    await self._write_rest(error)
+                    if fetcher.checkpointer is not None:
+                        await fetcher.checkpointer.flush_despite(error)
                     for problem in getattr(error, "__notes__", ()):
                         _LOGGER.warning("While reading was stopped: %s", problem)
                     raise
@@ -171,8 +172,12 @@ class DeliveryFeed:
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         self.stop()
+        checkpointer = self.deliveries.checkpointer
         try:
-            await self._write_rest(error)
+            if checkpointer and error:
+                await checkpointer.flush_despite(error)
+            elif checkpointer:
+                await checkpointer.flush_at_end()
         finally:
             await self._stop_reading(error)
 
@@ -185,15 +190,6 @@ class DeliveryFeed:
             self._raise_if_failed()
         elif self._failure is not None:
             error.add_note(f"Reading has failed, too: {self._failure!r}")
-
-    async def _write_rest(self, error: BaseException | None) -> None:
-        checkpointer = self.deliveries.checkpointer
-        if checkpointer is None:
-            return
-        if error is None:
-            await checkpointer.flush()
-        else:
-            await checkpointer.flush_despite(error)
 
     async def watch_store(self) -> None:
         """Raise as soon as no checkpoint can be written; return if reading ends for another reason.
@@ -210,8 +206,7 @@ class DeliveryFeed:
         return self.is_stopping or self._has_ended.is_set()
 
     def raise_if_store_failed(self) -> None:
-        checkpointer = self.deliveries.checkpointer
-        if checkpointer is not None and checkpointer.has_failed:
+        if (checkpointer := self.deliveries.checkpointer) and checkpointer.has_failed:
             self._raise_if_failed()
 
     def _raise_if_failed(self) -> None:

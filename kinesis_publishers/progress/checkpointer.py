@@ -28,7 +28,7 @@ from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 _LOGGER = logging.getLogger(__name__)
 
-# How long a reader that fails or is cancelled still tries to write.
+# How long a reader that ends still tries to write.
 _LAST_WRITE_SECONDS = 10.0
 _LEARN_SECONDS = 5.0
 
@@ -84,7 +84,11 @@ class Checkpointer:
             async with self._clock.timeout(_LAST_WRITE_SECONDS):
                 await self.stored.close()
         except (KinesisPublishersError, TimeoutError) as error:
-            _LOGGER.warning("This reader could not record that it has stopped: %r", error)
+            _LOGGER.warning(
+                "This reader could not record that it has stopped, so others wait for it until "
+                "it counts as dead: %r",
+                error,
+            )
 
     async def follow(self, identities: Identities, listed: Listing, progress: Progress) -> None:
         """Write the first checkpoint of each new shard; remove those of shards that are gone.
@@ -250,6 +254,18 @@ class Checkpointer:
                     del self._pending[key]
             self.has_failed = self.has_failed and not batch
 
+    async def flush_at_end(self) -> None:
+        """Flush; for ten seconds, repeat a write that was given up to renew leases in time."""
+        until = self._clock.monotonic() + _LAST_WRITE_SECONDS
+        while True:
+            try:
+                return await self.flush()
+            except KinesisPublishersError as error:
+                is_given_up = getattr(error, "code", "") == "timeout"
+                self.has_failed = not is_given_up or self._clock.monotonic() >= until
+                if self.has_failed:
+                    raise
+
     def _forget_haste(self) -> None:
         self._records = 0
         self._has_pending.clear()
@@ -287,7 +303,7 @@ class Checkpointer:
                     self._is_stopping = True
                     self._has_pending.set()
                     self._is_urgent.set()
-            await self.flush()
+            await self.flush_at_end()
         except BaseException as error:
             await self.flush_despite(error)
             raise
@@ -315,7 +331,7 @@ class Checkpointer:
             return
         try:
             async with self._clock.timeout(_LAST_WRITE_SECONDS):
-                await self.flush()
+                await self.flush_at_end()
         except (KinesisPublishersError, TimeoutError) as failure:
             # The next handler of this error does not try again.
             self.has_failed = True

@@ -253,6 +253,23 @@ async def test_an_end_whose_write_has_failed_is_written_when_the_store_is_back(
     assert [group.lease(shard).owner for shard in SHARDS] == [None, None]
 
 
+async def test_a_last_write_that_takes_too_long_is_made_again(group: Group) -> None:
+    one = await group.working("one", SHARDS)
+    checkpointer = Checkpointer(one.leases, CONFIG, group.clock)
+
+    async def end() -> None:
+        async with checkpointer.running():
+            checkpointer.record(SHARDS[0].key, at(5))
+
+    one.store.write_seconds = FAILOVER
+    ending = asyncio.create_task(end())
+    await group.clock.advance(FAILOVER / 2)
+    one.store.write_seconds = 0.0
+    await group.clock.advance(FAILOVER / 2)
+    await ending
+    assert group.progress(SHARDS[0]) == at(5)
+
+
 async def test_a_row_that_is_removed_under_a_worker_is_lost_and_said(
     group: Group, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -347,7 +364,7 @@ async def test_leases_are_released_although_a_leader_cannot_be_told(
 
     monkeypatch.setattr(CountingStore, "report", report, raising=False)
     one = await group.working("one", SHARDS[:1])
-    await one.leases.close()
+    await Checkpointer(one.leases, CONFIG, group.clock).release()
     assert group.lease(SHARDS[0]).owner is None
 
 

@@ -7,9 +7,11 @@ import asyncio
 import pytest
 from attrs import evolve
 
+from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.engine.lineage import starting_progress
 from kinesis_publishers.events import ConsumerRegistered, LeasesCounted
 from kinesis_publishers.model import ChildShard, ShardProgress, StartingPosition
+from kinesis_publishers.progress.checkpointer import Checkpointer
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard, shard_name
 from tests.unit.checkpoints.checkpoint_support import BEGINNING, CREATED_AT, IDENTITIES, at
 from tests.unit.leases.lease_support import FAILOVER, Group, config, down
@@ -79,7 +81,9 @@ async def test_what_no_worker_has_room_for_goes_to_one_that_has_more_than_its_sh
     )
 
 
-async def test_a_worker_that_cannot_see_the_others_removes_no_consumer(group: Group) -> None:
+async def test_a_worker_that_cannot_see_the_others_removes_no_consumer(
+    group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
     shards = [sample_shard(0)]
     busy = await group.working("busy", shards)
     busy.leases.shards.note_event(ConsumerRegistered(stream_arn=STREAM_ARN, consumer_arn="arn"))
@@ -87,7 +91,8 @@ async def test_a_worker_that_cannot_see_the_others_removes_no_consumer(group: Gr
     idle = await group.working("idle", shards)
     idle.store.error = down()
     await group.clock.advance(2 * FAILOVER)
-    await idle.leases.close()
+    await Checkpointer(idle.leases, CheckpointConfig(), group.clock).release()
+    assert "so others wait for it" in caplog.text
     assert idle.leases.shards.unused_consumers() == set()
 
 
