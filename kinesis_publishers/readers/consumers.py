@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from attrs import define, evolve, field
@@ -242,8 +243,10 @@ class RunningConsumers:
                     self._checkpointer.forget(key)
                 enough = None if watermarks is None else watermarks.enough_records
                 consumer = ShardConsumer(shard, progress[key], self._context, enough)
-                task = scope.spawn(self._consume(consumer), name=f"read {shard}")
+                task = scope.spawn(consumer.run(), name=f"read {shard}")
                 self._running[key] = (consumer, task)
+                # After a failure has cancelled the scope: nothing begins the shard again then.
+                task.add_done_callback(partial(self._note_end, consumer))
 
     @asynccontextmanager
     async def withdrawing(
@@ -265,13 +268,10 @@ class RunningConsumers:
                 # It may have been set for a shard that can start.
                 wake.set()
 
-    async def _consume(self, consumer: ShardConsumer) -> None:
-        try:
-            await consumer.run()
-        finally:
-            self._running.pop(consumer.shard.key, None)
-            self._lost.discard(consumer.shard.key)
-            self._finished(consumer)
+    def _note_end(self, consumer: ShardConsumer, _: object) -> None:
+        self._running.pop(consumer.shard.key, None)
+        self._lost.discard(consumer.shard.key)
+        self._finished(consumer)
 
     def _stop(self, key: ShardKey, *, at_once: bool = False) -> None:
         """Stop reading a shard; unless ``at_once``, after what is being processed of it."""

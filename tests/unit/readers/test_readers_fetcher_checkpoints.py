@@ -14,6 +14,7 @@ from kinesis_publishers import (
     Delivery,
     KinesisDataFetcher,
     SequenceNumber,
+    ShardAssigner,
     ShardProgress,
     StartingPosition,
     StreamProgress,
@@ -22,6 +23,7 @@ from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.errors import (
+    AccessDeniedError,
     PositionTrimmedError,
     ReaderReplacedError,
     StaleCheckpointError,
@@ -38,10 +40,17 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
     shard_name,
 )
-from tests.unit.readers.fetcher_support import POLICY, Blocks, World, child_of, records_of
+from tests.unit.readers.fetcher_support import (
+    POLICY,
+    Blocks,
+    World,
+    child_of,
+    failure,
+    records_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 ZERO, ONE = shard_name(0), shard_name(1)
 CONFIG = CheckpointConfig(
@@ -107,6 +116,36 @@ async def test_a_checkpoint_follows_processing_and_not_fetching():
         blocks.gate.set()
         await world.clock.advance(10)
         assert world.stored[ZERO].processed == last_of(0)
+
+
+class Waking(ShardAssigner):
+    """Lets a test wake the fetcher."""
+
+    def on_change(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+
+
+@pytest.mark.parametrize("turns", range(16))
+async def test_what_was_processed_is_stored_although_a_shard_fails_during_a_look(turns):
+    assigner = Waking()
+
+    class Failing(StoredShard):
+        async def read(self, index, limit):
+            if index < len(self.records):
+                return await super().read(index, limit)
+            assigner.wake()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            raise failure(AccessDeniedError)
+
+    world = StoredWorld(assigner=assigner)
+    world.add(0, behaviour=Failing(records_of(0)))
+    async with world.stored_fetcher() as fetcher:
+        running = asyncio.create_task(fetcher.run())
+        await world.clock.advance(1)
+        with pytest.raises(AccessDeniedError):
+            await running
+    assert world.stored[ZERO].processed == last_of(0)
 
 
 async def test_the_next_reader_begins_after_what_was_processed():
