@@ -29,6 +29,8 @@ __all__ = ["DRIVERS", "STREAM", "Ledger", "client_of", "ledgers"]
 _PROGRAM: Final = Path(__file__).with_name("transaction_worker.py")
 STREAM: Final = "orders"
 _DEADLINE_SECONDS: Final = 60.0
+# So many records wait for workers that are slower than the writer.
+_WAITING: Final = 300
 
 # By name of a store: the user's own driver, plain and asynchronous.
 DRIVERS: Final = {
@@ -50,8 +52,12 @@ class Ledger:
     processes: list[subprocess.Popen[str]] = field(factory=list)
     # Counts the transactions that each process has begun and no test has waited for.
     begun: dict[int, threading.Semaphore] = field(factory=dict)
+    # Of all transactions of all processes.
+    lines: list[str] = field(factory=list)
+    put_count: int = 0
 
     def put_records(self, count: int) -> None:
+        self.put_count += count
         self.server.put_many(STREAM, [(f"key-{one % 37}", b"%d" % one) for one in range(count)])
 
     @property
@@ -65,12 +71,13 @@ class Ledger:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Put records all the time."""
+        """Put records all the time, unless many wait already."""
         is_over = threading.Event()
 
         def write() -> None:
             while not is_over.wait(0.5 if self.kind == "dynamodb" else 0.05):
-                self.put_records(10)
+                if self.put_count - len(self.lines) < _WAITING:
+                    self.put_records(10)
 
         writer = threading.Thread(target=write)
         writer.start()
@@ -98,7 +105,7 @@ class Ledger:
         self.processes.append(process)
         self.begun[process.pid] = begun = threading.Semaphore(0)
         # A worker whose pipe is full would stand still.
-        threading.Thread(target=_count_lines, args=(process, begun)).start()
+        threading.Thread(target=_count_lines, args=(process, begun, self.lines)).start()
         return process
 
     def wait_for_transactions(self, worker: subprocess.Popen[str], count: int) -> None:
@@ -141,11 +148,14 @@ class Ledger:
         assert sorted(written) == sorted(self.put)
 
 
-def _count_lines(process: subprocess.Popen[str], lines: threading.Semaphore) -> None:
+def _count_lines(
+    process: subprocess.Popen[str], begun: threading.Semaphore, lines: list[str]
+) -> None:
     assert process.stdout is not None
     with process.stdout:
-        for _ in process.stdout:
-            lines.release()
+        for line in process.stdout:
+            lines.append(line)
+            begun.release()
 
 
 def client_of(url: str) -> Any:
