@@ -57,10 +57,17 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give tests the groups of ``--dist loadgroup``, and put them in order."""
     stored: Mapping[str, float] = json.loads(_DURATIONS.read_text())
-    seconds = {item: stored.get(item.nodeid, _SECONDS_OF_OTHERS) for item in items}
+    # What -m leaves out is still among the items.
+    left_out = [one for one in ("long", "soak") if f"not {one}" in config.option.markexpr]
+    seconds = {
+        item: 0.0
+        if any(map(item.get_closest_marker, left_out))
+        else stored.get(item.nodeid, _SECONDS_OF_OTHERS)
+        for item in items
+    }
     groups = defaultdict[str, list[pytest.Item]](list)
     for item in items:
         groups[_group_of(item)].append(item)

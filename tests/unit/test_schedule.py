@@ -48,12 +48,13 @@ def test_the_longest_come_first_and_a_module_that_starts_java_stays_in_one_lane(
 ) -> None:
     spark = "import pytest\npytestmark = pytest.mark.spark\n"
     one, two = "def test_one():\n    pass\n", "def test_two():\n    pass\n"
+    left_out = "@pytest.mark.soak\ndef test_soak():\n    pass\n"
     pytester.makepyfile(
         test_short=one,
         test_long=one,
         test_a=spark + one + two,
         test_b=spark + one,
-        test_c=spark + one,
+        test_c=spark + one + left_out,
     )
     seconds = {
         "test_long.py::test_one": 50,
@@ -61,12 +62,13 @@ def test_the_longest_come_first_and_a_module_that_starts_java_stays_in_one_lane(
         "test_a.py::test_two": 15,
         "test_b.py::test_one": 20,
         "test_c.py::test_one": 15,
+        "test_c.py::test_soak": 100,
     }
     durations = tmp_path / "durations.json"
     durations.write_text(json.dumps(seconds))
     monkeypatch.setattr(schedule, "_DURATIONS", durations)
 
-    _, calls = pytester.inline_genitems("-p", "no:randomly", "-p", "no:asyncio")
+    _, calls = pytester.inline_genitems("-p", "no:randomly", "-p", "no:asyncio", "-m", "not soak")
     (call,) = calls.getcalls("pytest_collection_finish")
     items = call.session.items
     assert [item.nodeid for item in items] == [
