@@ -147,9 +147,10 @@ class KclApplication:
             time.sleep(0.05)
 
     def wait_until(self, condition: Callable[[], bool], seconds: float = 90) -> None:
-        """Return when what workers have told meets the condition."""
+        """Return when what workers have told meets the condition; fail once they are silent."""
         with self.changed:
-            assert self.changed.wait_for(condition, seconds), self._told()
+            while not condition():
+                assert self.changed.wait(seconds), self._told()
 
     def _told(self) -> str:
         logs = [log.read_text()[-5000:] for log in self._logs.glob("*.log")]

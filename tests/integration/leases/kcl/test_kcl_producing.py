@@ -34,8 +34,8 @@ def test_the_kcl_gets_each_record_once_across_reshards(kcl: KclApplication) -> N
             kcl.server.reshard(STREAM, shards)
             # Some with explicit hash keys, which are packed too.
             records = [
-                (b"%d" % n, f"key-{n}", str(n * 2**118 % 2**128) if n % 5 == 0 else None)
-                for n in range(put, put + 400)
+                (b"%d" % n, f"key-{n}", str(n * 2**119 % 2**128) if n % 5 == 0 else None)
+                for n in range(put, put + 200)
             ]
             put += len(records)
             results = producer.put_many(records).result(60)
