@@ -8,13 +8,20 @@ import signal
 import sqlite3
 import threading
 from contextlib import closing
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from kinesis_publishers import Record, read, records, scan
+from kinesis_publishers import Record, ScanResult, read, records, scan
+from kinesis_publishers.checkpoints import MemoryCheckpointStore
 from tests.integration.processing.processing_support import Orders, run_program
 from tests.integration.processing.scanning_support import Collector, scanned, scanned_in_next_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_publishers.checkpoints.versions import Change, Refusal
 
 
 def scanning(properties: dict[str, str], process: Any, stop: threading.Event) -> threading.Thread:
@@ -324,3 +331,40 @@ def test_scans_in_many_threads_do_not_meet(orders: Orders) -> None:
     for service in services:
         service.join(60)
     assert failures == []
+
+
+class HangingStore(MemoryCheckpointStore):
+    """Does not answer the first write that says how far a shard was processed."""
+
+    answers: ClassVar[list[bool]] = []
+
+    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
+        if any(row is not None and row.progress.processed for _, row in changes):
+            self.answers.append(bool(self.answers))
+            if self.answers == [False]:
+                await asyncio.Event().wait()
+        return await super()._apply(changes)
+
+
+def test_a_last_write_that_a_worker_gives_up_for_its_leases_is_made_again(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HangingStore, "answers", [])
+    orders.put(3, key="key")
+    store = f"{__name__}:{HangingStore.__name__}"
+    properties = orders.properties(
+        checkpoint_store=store,
+        # What the store keeps lives as long as this process.
+        checkpoint_application=orders.path.parent.name,
+        lease_enabled="true",
+        lease_failovermillis="3000",
+    )
+    del properties["kinesis.checkpoint.sqlite.path"]
+
+    def process(record: Record) -> ScanResult | None:
+        return ScanResult.STOP if record.data == b"2" else None
+
+    scan(properties, process)
+    assert HangingStore.answers[:2] == [False, True]
+    orders.put(1, key="key")
+    assert [one.data for one in islice(records(properties), 1)] == [b"3"]

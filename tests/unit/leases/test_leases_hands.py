@@ -7,6 +7,7 @@ coordinator.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -253,21 +254,38 @@ async def test_an_end_whose_write_has_failed_is_written_when_the_store_is_back(
     assert [group.lease(shard).owner for shard in SHARDS] == [None, None]
 
 
-async def test_a_last_write_that_takes_too_long_is_made_again(group: Group) -> None:
-    one = await group.working("one", SHARDS)
-    checkpointer = Checkpointer(one.leases, CONFIG, group.clock)
-
-    async def end() -> None:
+async def recording(group: Group, worker: Worker, error: type[Exception] | None) -> None:
+    """Process a record of the first shard, and end."""
+    checkpointer = Checkpointer(worker.leases, CONFIG, group.clock)
+    with suppress(ZeroDivisionError):
         async with checkpointer.running():
             checkpointer.record(SHARDS[0].key, at(5))
+            if error is not None:
+                raise error
 
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError])
+async def test_a_last_write_that_takes_too_long_is_made_again(
+    group: Group, error: type[Exception] | None
+) -> None:
+    one = await group.working("one", SHARDS)
     one.store.write_seconds = FAILOVER
-    ending = asyncio.create_task(end())
+    ending = asyncio.create_task(recording(group, one, error))
     await group.clock.advance(FAILOVER / 2)
     one.store.write_seconds = 0.0
     await group.clock.advance(FAILOVER / 2)
     await ending
     assert group.progress(SHARDS[0]) == at(5)
+
+
+async def test_a_last_write_is_given_up_after_ten_seconds(group: Group) -> None:
+    one = await group.working("one", SHARDS)
+    one.store.write_seconds = FAILOVER
+    ending = asyncio.create_task(recording(group, one, None))
+    await group.clock.advance(10 + FAILOVER / 3)
+    assert ending.done()
+    with pytest.raises(ConnectionFailedError, match="has not answered in"):
+        await ending
 
 
 async def test_a_row_that_is_removed_under_a_worker_is_lost_and_said(
